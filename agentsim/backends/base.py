@@ -1,0 +1,85 @@
+"""The two shapes of a cost model. Read this before any backend.
+
+An engine that we model runs *iterations*: each works on a batch of decoding sequences and at most a
+token budget of prefill, and the server advances it from batch to batch (`IterationCost`). A service
+that we only see from outside answers *calls*, each on its own (`ServiceCost`).
+
+A backend module exposes `PLUGIN`, a function that compiles specs into a cost model:
+
+    compile(model, chip, engine, profile, speculation, ledger) -> IterationCost     (gpu, lpx)
+    compile(endpoint, ledger) -> ServiceCost                                        (endpoint)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+
+class Batch(NamedTuple):
+    """What one iteration works on. Sums run over the decoding sequences.
+
+    `window` sums min(context, window of the model); it equals `context` where there is no window.
+    `prefill_pairs` counts (query, key) pairs that the prefill's attention forms over a full context,
+    `prefill_window_pairs` those inside the model's window.
+    """
+
+    sequences: int
+    context: float
+    window: float
+    prefill_tokens: int = 0
+    prefill_pairs: float = 0.0
+    prefill_window_pairs: float = 0.0
+
+
+@runtime_checkable
+class IterationCost(Protocol):
+    """What an iteration of one engine costs.
+
+    Contract: pure; `iteration_s` > 0 for a batch that is not empty (a clock that stands still would
+    never end); affine in `context`, `window` and the pairs while the rest is held (the server sums
+    runs of iterations as arithmetic series); never falls when any field grows.
+    """
+
+    window_tokens: int | None
+    """Width of the model's sliding window, or None."""
+    kv_capacity_tokens: float
+    """KV tokens that fit beside the weights."""
+    batched_tokens: int
+    """Token budget of one iteration."""
+    max_sequences: int
+    """Sequences that run at once."""
+    tokens_per_step: float
+    """Tokens that one sequence gains in one decode iteration, on average; 1 without speculation."""
+    request_s: float
+    """Fixed time of a request before its prefill may start."""
+
+    def iteration_s(self, batch: Batch) -> float:
+        """Return the seconds that one iteration over `batch` takes."""
+        ...
+
+
+class ServiceTime(NamedTuple):
+    """What one call to a service costs, and whether a measured table had to be stretched for it."""
+
+    prefill_s: float
+    decode_s: float
+    extrapolated: bool
+
+
+@runtime_checkable
+class ServiceCost(Protocol):
+    """What a call to a service costs, whatever else it serves.
+
+    Contract: pure; never falls when any argument grows, but for a published decode speed that rises
+    with context.
+    """
+
+    cache_lifetime_s: float | None
+    """How long an unused prefix stays cached; None: no limit is known."""
+
+    def call(self, uncached_tokens: int, cached_tokens: int, output_tokens: int) -> ServiceTime:
+        """Return the time of one call; decode covers `output_tokens`."""
+        ...
+
+
+CostModel = IterationCost | ServiceCost

@@ -1,0 +1,90 @@
+"""A session that was really recorded, in the neutral form between log formats and the rest.
+
+Importers produce it; the workflow builder, the observed timeline and the calibrations consume it.
+Times are seconds from the session's start; a duration says how it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Timing = Literal["measured", "inferred", "absent"]
+"""`measured` by the recorder, `inferred` from neighbouring records, or `absent` (and then 0)."""
+
+WaitKind = Literal["tool", "human", "harness"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One model call. `prompt_tokens` includes `cached_tokens`; `output_tokens` includes thinking."""
+
+    start_s: float
+    duration_s: float
+    model: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    thinking_tokens: int = 0
+    ttft_s: float | None = None
+    timing: Timing = "measured"
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWait:
+    """Time between model calls: a tool at work, a human, or the harness itself."""
+
+    start_s: float
+    duration_s: float
+    kind: WaitKind
+    name: str
+    result_tokens: int = 0
+    timing: Timing = "measured"
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.duration_s
+
+
+RecordedEvent = RecordedCall | RecordedWait
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLane:
+    """What one agent did, in order of start. `parent` is the lane that started it, None for the main one."""
+
+    name: str
+    parent: str | None
+    events: tuple[RecordedEvent, ...]
+
+    @property
+    def calls(self) -> Iterator[RecordedCall]:
+        return (event for event in self.events if isinstance(event, RecordedCall))
+
+    @property
+    def start_s(self) -> float:
+        return min((event.start_s for event in self.events), default=0.0)
+
+    @property
+    def end_s(self) -> float:
+        return max((event.end_s for event in self.events), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """One session: its lanes (main first) and what was odd about the record, by count."""
+
+    name: str
+    format: str
+    lanes: tuple[RecordedLane, ...]
+    system_tokens: int = 0
+    odd: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> Iterator[RecordedCall]:
+        return (call for lane in self.lanes for call in lane.calls)

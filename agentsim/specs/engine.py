@@ -1,0 +1,42 @@
+"""What an inference engine reaches on a GPU: efficiencies, fixed costs, scheduling defaults.
+
+One file per engine and GPU, named `<software>-<hardware>`. Efficiencies are shares of the chip's
+published peak; a mode that the engine was not measured in is absent.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agentsim.fields import BytesPerSecond, Count, Probability, Seconds, Strict, Tokens
+from agentsim.specs.hardware import Precision
+from agentsim.specs.sourced import Datum
+
+
+class AllReduce(Strict):
+    """An all-reduce over some number of GPUs: a start-up time, then bytes over a bandwidth."""
+
+    latency: Datum[Seconds]
+    bandwidth: Datum[BytesPerSecond]
+
+
+class EngineProfile(Strict):
+    """The constants of one engine on one GPU."""
+
+    title: str
+    software: str
+    hardware: str
+    sources: dict[str, str] = Field(default_factory=dict)
+    weight_read_efficiency: dict[Precision, Datum[Probability]]
+    kv_read_efficiency: Datum[Probability]
+    gemm_efficiency: dict[Precision, Datum[Probability]]
+    attention_efficiency: Datum[Probability]
+    layer_overhead: Datum[Seconds]
+    request_overhead: Datum[Seconds]
+    all_reduce: dict[str, AllReduce]
+    memory_share: Datum[Probability]
+    """Share of the memory that weights and KV may fill."""
+    batched_tokens: Datum[Tokens]
+    """Token budget of one iteration."""
+    sequences: Datum[Count]
+    """Sequences that run at once."""

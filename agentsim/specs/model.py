@@ -1,0 +1,170 @@
+"""What a language model is: its shape, and the sizes that follow from it.
+
+Parameters, FLOPs and KV-cache bytes are derived from the shape here, and held against the published
+totals by the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from agentsim.fields import Count, Number, Probability, Strict, Tokens
+from agentsim.specs.sourced import Datum
+
+
+class AttentionGroup(Strict):
+    """Layers that share one kind of attention.
+
+    `full` reads the whole context, `window` the last `window_tokens` of it, `mla` one compressed
+    vector a token. `key_is_value` marks layers that project keys and values with one matrix.
+    """
+
+    kind: Literal["full", "window", "mla"]
+    layers: Count
+    heads: Count
+    kv_heads: Count = 0
+    head_dim: Count
+    window_tokens: Tokens | None = None
+    key_is_value: bool = False
+    kv_rank: Annotated[Count, Field(description="MLA: width of the compressed KV")] = 0
+    rope_dim: Annotated[Count, Field(description="MLA: width of the positional part")] = 0
+    query_rank: Annotated[Count, Field(description="MLA: width of the compressed query")] = 0
+    value_dim: Annotated[Count, Field(description="MLA: width of a value head")] = 0
+
+    def kv_elements(self) -> int:
+        """KV elements that one token leaves in one layer."""
+        return self.kv_rank + self.rope_dim if self.kind == "mla" else 2 * self.kv_heads * self.head_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of one layer's projections."""
+        if self.kind == "mla":
+            return self._mla_parameters(hidden)
+        projections = 1 if self.key_is_value else 2
+        return hidden * self.head_dim * (2 * self.heads + projections * self.kv_heads)
+
+    def _mla_parameters(self, hidden: int) -> int:
+        query_width = self.heads * (self.head_dim + self.rope_dim)
+        query = hidden * self.query_rank + self.query_rank * query_width
+        if not self.query_rank:
+            query = hidden * query_width
+        down = hidden * (self.kv_rank + self.rope_dim)
+        up = self.kv_rank * self.heads * (self.head_dim + self.value_dim)
+        return query + down + up + self.heads * self.value_dim * hidden
+
+    def flops_per_pair(self) -> float:
+        """FLOPs of one layer for one query token meeting one cached token in prefill."""
+        if self.kind == "mla":
+            return 2.0 * self.heads * (self.head_dim + self.rope_dim + self.value_dim)
+        return 4.0 * self.heads * self.head_dim
+
+
+class Experts(Strict):
+    """A mixture of experts: `active` of `count` are read for a token, `shared` ones always."""
+
+    count: Count
+    active: Count
+    shared: Count = 0
+    ffn: Annotated[Count, Field(description="inner width of one expert")]
+    shared_ffn: Annotated[Count | None, Field(description="inner width of a shared expert")] = None
+    layers: Annotated[Count, Field(description="layers that have experts")]
+
+
+class Shape(Strict):
+    """The published configuration. `ffn` is the inner width of the dense layers' gated MLP."""
+
+    layers: Count
+    hidden: Count
+    ffn: Count
+    dense_layers: Annotated[Count | None, Field(description="layers with the dense MLP; default all")] = None
+    vocab: Count
+    tied_embeddings: bool = False
+    attention: tuple[AttentionGroup, ...]
+    experts: Experts | None = None
+    input_projections: Annotated[Count, Field(description="a drafter's: weights that take in the target's state")] = 0
+
+
+class Parameters(Strict):
+    """Published totals, in parameters."""
+
+    total: Number
+    active: Number
+
+
+class Drafting(Strict):
+    """How a drafter's proposals fare: share accepted at position 1, 2, ... given all before were."""
+
+    target: str
+    acceptance: dict[str, Datum[tuple[Probability, ...]]]
+    shares_kv: bool = False
+
+
+class Model(Strict):
+    """One model. `weight_bytes` names the bytes a weight takes where a checkpoint mixes precisions."""
+
+    title: str
+    vendor: str
+    sources: dict[str, str] = Field(default_factory=dict)
+    shape: Datum[Shape]
+    parameters: Datum[Parameters]
+    context: Datum[Tokens] | None = None
+    fp4_share: Annotated[
+        Datum[Probability] | None, Field(description="share of weights in FP4 in the FP4 checkpoint; rest BF16")
+    ] = None
+    drafting: Drafting | None = None
+
+
+def embedding_parameters(shape: Shape) -> int:
+    """Weights of the embedding table and, where it is not tied, of the output head."""
+    return shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
+
+
+def attention_parameters(shape: Shape) -> int:
+    """Weights of all attention projections."""
+    return sum(group.layers * group.parameters(shape.hidden) for group in shape.attention)
+
+
+def dense_ffn_parameters(shape: Shape) -> int:
+    """Weights of the dense gated MLPs and the shared experts: read for every token."""
+    dense = shape.layers if shape.dense_layers is None else shape.dense_layers
+    weights = 3 * shape.hidden * shape.ffn * dense
+    if shape.experts:
+        width = shape.experts.shared_ffn or shape.experts.ffn
+        weights += 3 * shape.hidden * width * shape.experts.shared * shape.experts.layers
+    return weights
+
+
+def expert_parameters(shape: Shape) -> int:
+    """Weights of one routed expert in one layer; 0 without experts."""
+    return 3 * shape.hidden * shape.experts.ffn if shape.experts else 0
+
+
+def total_parameters(shape: Shape) -> int:
+    """All weights, without norms and biases."""
+    routed = expert_parameters(shape) * shape.experts.count * shape.experts.layers if shape.experts else 0
+    router = shape.hidden * shape.experts.count * shape.experts.layers if shape.experts else 0
+    return (
+        embedding_parameters(shape)
+        + attention_parameters(shape)
+        + dense_ffn_parameters(shape)
+        + routed
+        + router
+        + shape.input_projections
+    )
+
+
+def active_parameters(shape: Shape) -> int:
+    """Weights that one token's forward pass multiplies: the embedding look-up is none of them."""
+    inactive = 0
+    if shape.experts:
+        idle = shape.experts.count - shape.experts.active
+        inactive = expert_parameters(shape) * idle * shape.experts.layers
+    unused_table = 0 if shape.tied_embeddings else shape.vocab * shape.hidden
+    return total_parameters(shape) - inactive - unused_table
+
+
+def expected_experts(experts: Experts, tokens: float) -> float:
+    """Distinct experts of one layer that a batch of `tokens` reads, on average, with even routing."""
+    miss = 1.0 - experts.active / experts.count
+    return float(experts.count * (1.0 - miss**tokens))

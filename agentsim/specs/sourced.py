@@ -1,0 +1,124 @@
+"""A number with where it comes from, and the ledger of the numbers that a run used.
+
+Every value in `specs/` is a `Datum`. A backend reads it through `Ledger.take`, so that a run can list
+its sources and say how weak the weakest is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
+
+from agentsim.fields import Strict
+
+T = TypeVar("T")
+
+Basis = Literal["datasheet", "measured", "paper", "calibrated", "derived", "assumed", "unknown"]
+BASES: tuple[Basis, ...] = (
+    "datasheet",
+    "measured",
+    "paper",
+    "derived",
+    "calibrated",
+    "assumed",
+    "unknown",
+)
+"""Strongest first."""
+
+
+class Datum(Strict, Generic[T]):
+    """One sourced value; `range` brackets an assumed one, `spread` a calibrated one.
+
+    `unknown` has no value: the vendor has not said, and nothing is invented in its place.
+    """
+
+    value: T | None = None
+    source: Annotated[str, Field(description="a key of the file's sources, or the source itself")] = ""
+    basis: Basis
+    why: Annotated[str | None, Field(description="why an assumed value is reasonable")] = None
+    range: tuple[T, T] | None = None
+    spread: Annotated[float | None, Field(description="relative standard deviation of a calibrated value")] = None
+    fitted_on: Annotated[str | None, Field(description="what a calibrated value was fitted on")] = None
+    _name: str = PrivateAttr("")
+    _source_text: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _basis_is_earned(self) -> Datum[T]:
+        if (self.value is None) != (self.basis == "unknown"):
+            raise ValueError("a datum has a value, or basis 'unknown' and no value")
+        if self.basis in ("assumed", "unknown") and not self.why:
+            raise ValueError(f"basis '{self.basis}' needs a why")
+        if self.basis == "calibrated" and not self.fitted_on:
+            raise ValueError("basis 'calibrated' needs fitted_on")
+        if self.basis not in ("assumed", "unknown") and not self.source:
+            raise ValueError(f"basis '{self.basis}' needs a source")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The datum's place in the catalog, such as `h200.memory_bandwidth`."""
+        return self._name
+
+    @property
+    def source_text(self) -> str:
+        """The source in full; for an assumed value, why."""
+        return self._source_text or self.source or self.why or ""
+
+    def named(self, name: str, sources: dict[str, str]) -> None:
+        """Give the datum its place and the text of its source; called once, when its file is loaded."""
+        self._name = name
+        self._source_text = sources.get(self.source, self.source) or self.why or ""
+
+
+def data_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Datum[Any]]]:
+    """Yield every datum inside a spec with its path, in the order of the schema."""
+    if isinstance(value, Datum):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from data_of(getattr(value, name), (*path, name))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from data_of(item, (*path, str(key)))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from data_of(item, (*path, str(index)))
+
+
+@dataclass(frozen=True, slots=True)
+class UsedDatum:
+    """A line of a run's list of sources."""
+
+    name: str
+    basis: Basis
+    source: str
+
+
+class Ledger:
+    """Remembers which data were read while something was compiled."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, UsedDatum] = {}
+
+    def take(self, datum: Datum[T]) -> T:
+        """Return the value and note its source. Precondition: its basis is not unknown."""
+        if datum.value is None:
+            raise ValueError(f"{datum.name} is unknown; ask with take_or_none")
+        self._note(datum)
+        return datum.value
+
+    def take_or_none(self, datum: Datum[T] | None) -> T | None:
+        """Return the value, or None where it is unknown or not given; an unknown is noted too."""
+        if datum is not None:
+            self._note(datum)
+        return None if datum is None else datum.value
+
+    def _note(self, datum: Datum[Any]) -> None:
+        self._used[datum.name] = UsedDatum(datum.name, datum.basis, datum.source_text)
+
+    def used(self) -> tuple[UsedDatum, ...]:
+        """Return what was read, strongest basis first, then by name."""
+        return tuple(sorted(self._used.values(), key=lambda u: (BASES.index(u.basis), u.name)))

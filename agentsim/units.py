@@ -1,0 +1,197 @@
+"""Text with a unit to SI numbers, and SI numbers to text for people.
+
+The only file that knows that a GB is 10^9 bytes and a GiB 2^30. Inside agentsim every quantity is a
+float in SI base units with the unit in its name; the simulation clock alone is integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_TIME = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_BYTES = {f"{p}B": f for p, f in {**_DECIMAL, **_BINARY}.items()}
+_BITS = {f"{p}b": f / 8 for p, f in _DECIMAL.items() if p}
+
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "time": _TIME,
+    "size": _BYTES,
+    "bandwidth": {f"{u}/s": f for u, f in {**_BYTES, **_BITS}.items()},
+    "compute": {
+        **{f"{p}FLOPS": f for p, f in _DECIMAL.items()},
+        **{f"{p}FLOP/s": f for p, f in _DECIMAL.items()},
+    },
+    "power": {"W": 1.0, "kW": 1e3, "MW": 1e6},
+    "price": {"USD/h": 1.0 / 3600.0},
+    "token price": {"USD/Mtok": 1e-6},
+    "token speed": {"tok/s": 1.0},
+    "time per token": {f"{u}/tok": f for u, f in _TIME.items()},
+}
+EXAMPLES = {
+    "time": "18 s",
+    "size": "12 KiB",
+    "bandwidth": "3.35 TB/s",
+    "compute": "989 TFLOPS",
+    "power": "700 W",
+    "price": "2.50 USD/h",
+    "token price": "3 USD/Mtok",
+    "token speed": "60 tok/s",
+    "time per token": "45 us/tok",
+}
+
+_QUANTITY = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+_NS_PER_S = 1e9
+
+
+def parse(text: object, dimension: str) -> float:
+    """Return a quantity such as `"3.35 TB/s"` in SI base units.
+
+    Raises `ValueError` with what was found and what is allowed: a bare number, an unknown unit, a
+    negative or non-finite amount.
+    """
+    example = EXAMPLES[dimension]
+    if not isinstance(text, str):
+        raise ValueError(f"{_shown(text)} has no unit; write it like '{example}'")
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"{_shown(text)} is not a {dimension}; write it like '{example}'")
+    number, unit = float(match[1].replace("_", "")), (match[2] or "").strip()
+    factor = UNITS[dimension].get(unit)
+    if factor is None:
+        raise ValueError(_unit_problem(text, unit, dimension))
+    return _checked(number * factor, text)
+
+
+def _unit_problem(text: str, unit: str, dimension: str) -> str:
+    allowed = ", ".join(UNITS[dimension])
+    if not unit:
+        return f"{_shown(text)} has no unit; write it like '{EXAMPLES[dimension]}'"
+    return f"unknown unit '{unit}' in {_shown(text)} for a {dimension}; allowed: {allowed}"
+
+
+def _checked(value: float, text: object) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{_shown(text)} is not a finite number")
+    if value < 0:
+        raise ValueError(f"{_shown(text)} is negative; it must be 0 or more")
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_tokens(value: object) -> int:
+    """Return a whole number of tokens from `14_000`, `"14k"` or `"1.5M"`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{_shown(value)} is not a number of tokens; write it like 14_000 or 14k")
+    match = re.match(r"^\s*([+-]?[\d_]*\.?\d+)\s*([kM]?)\s*$", str(value))
+    if match is None:
+        raise ValueError(f"{_shown(value)} is not a number of tokens; write it like 14_000 or 14k")
+    amount = _checked(float(match[1].replace("_", "")) * _DECIMAL[match[2]], value)
+    if amount != int(amount):
+        raise ValueError(f"{_shown(value)} is not a whole number of tokens")
+    return int(amount)
+
+
+def parse_count(value: object) -> int:
+    """Return a whole number that is 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{_shown(value)} is not a whole number")
+    return int(_checked(value, value))
+
+
+def parse_share(value: object) -> float:
+    """Return a plain number between 0 and 1."""
+    share = parse_number(value)
+    if share > 1:
+        raise ValueError(f"{_shown(value)} is over 1; a share lies between 0 and 1")
+    return share
+
+
+def parse_number(value: object) -> float:
+    """Return a plain number that is 0 or more; a quantity with a unit is refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{_shown(value)} is not a plain number")
+    return _checked(float(value), value)
+
+
+def to_ns(seconds: float) -> int:
+    """Round seconds to the simulation clock's integer nanoseconds: the one place that rounds."""
+    return round(seconds * _NS_PER_S)
+
+
+def to_s(nanoseconds: float) -> float:
+    """Return clock nanoseconds as seconds."""
+    return nanoseconds / _NS_PER_S
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as a person would say it: `41 min 12 s`, `1.46 s`, `320 ms`."""
+    if seconds < 0:
+        return "-" + duration_text(-seconds)
+    if seconds < 9.995:
+        return f"{seconds:.2f} s" if seconds >= 0.9995 or seconds == 0 else _small(seconds)
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def _small(seconds: float) -> str:
+    for unit, factor in (("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit (name, seconds) that suits a table whose largest time is `seconds`."""
+    if seconds >= 600:
+        return "min", 60.0
+    return ("s", 1.0) if seconds >= 1 else ("ms", 1e-3)
+
+
+def count_text(number: float) -> str:
+    """Return a count of tokens for people: `640`, `14.2k`, `214k`, `1.6M`."""
+    for suffix, factor in (("M", 1e6), ("k", 1e3)):
+        if number >= factor * 0.9995:
+            scaled = number / factor
+            return f"{scaled:.0f}{suffix}" if scaled >= 99.5 else f"{scaled:.3g}{suffix}"
+    return f"{number:.0f}"
+
+
+def bytes_text(size: float) -> str:
+    """Return a size for people in decimal units: `31.4 GB`."""
+    for suffix in ("P", "T", "G", "M", "k"):
+        if size >= _DECIMAL[suffix]:
+            return f"{size / _DECIMAL[suffix]:.3g} {suffix}B"
+    return f"{size:.0f} B"
+
+
+def si_text(value: float, dimension: str) -> str:
+    """Return an SI value in the unit of its dimension that reads best, such as `3.35 TB/s`."""
+    if dimension == "time":
+        return duration_text(value)
+    if dimension == "size":
+        return bytes_text(value)
+    units = UNITS[dimension]
+    fitting = [(u, f) for u, f in units.items() if f <= value and "b" not in u and "i" not in u]
+    unit, factor = max(fitting, key=lambda item: item[1]) if fitting else next(iter(units.items()))
+    return f"{value / factor:.4g} {unit}"

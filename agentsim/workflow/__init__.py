@@ -1,0 +1,1 @@
+"""What the task is: schema, file, executable form. Knows no hardware."""

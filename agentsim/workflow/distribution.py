@@ -1,0 +1,123 @@
+"""Distributions of times, sizes and token counts: how they are written and how they are drawn.
+
+A drawn value is the inverse CDF at one uniform number, so that a value depends on its own stream
+alone and a stratified sampler may supply the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any, Generic, TypeVar
+
+from pydantic import GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from agentsim.fields import Strict
+from agentsim.seeds import Uniform
+
+Q = TypeVar("Q", bound=float)
+
+Draw = Callable[[Uniform], float]
+"""Turns numbers of a stream into one value; SI units of the quantity."""
+
+_NORMAL = NormalDist()
+_Z90 = _NORMAL.inv_cdf(0.9)
+
+
+class Lognormal(Strict, Generic[Q]):
+    """A skewed quantity given by the values that half and nine tenths of the draws stay under."""
+
+    median: Q
+    p90: Q
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Lognormal[Q]:
+        if not 0 < self.median <= self.p90:
+            raise ValueError("a lognormal needs 0 < median <= p90")
+        return self
+
+
+class Exponential(Strict, Generic[Q]):
+    """A quantity with a mean and no memory."""
+
+    mean: Q
+
+
+class Distribution(Strict, Generic[Q]):
+    """One value, or exactly one distribution to draw it from."""
+
+    constant: Q | None = None
+    uniform: tuple[Q, Q] | None = None
+    lognormal: Lognormal[Q] | None = None
+    exponential: Exponential[Q] | None = None
+    empirical: tuple[Q, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _scalar(cls, data: Any) -> Any:
+        return data if isinstance(data, dict | cls) else {"constant": data}
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Distribution[Q]:
+        given = self.model_fields_set
+        if len(given) != 1:
+            raise ValueError(f"one distribution is needed, {len(given)} are given")
+        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
+            raise ValueError("a uniform distribution is written [low, high]")
+        if self.empirical is not None and not self.empirical:
+            raise ValueError("an empirical distribution needs at least one value")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        drawn = handler.resolve_ref_schema(handler(schema))
+        scalar = drawn["properties"]["constant"]["anyOf"][0]
+        return {"anyOf": [scalar, drawn], "description": "a value, or a distribution to draw it from"}
+
+
+def largest(distribution: Distribution[Any]) -> float:
+    """Return a value that draws do not exceed, or hardly ever (four sigma) where there is no bound."""
+    return sampler(distribution)(lambda: _NORMAL.cdf(4.0))
+
+
+def sampler(distribution: Distribution[Any]) -> Draw:
+    """Return the function that draws one value."""
+    if distribution.constant is not None:
+        return _constant(float(distribution.constant))
+    if distribution.uniform is not None:
+        return _uniform(*distribution.uniform)
+    if distribution.lognormal is not None:
+        return _lognormal(distribution.lognormal.median, distribution.lognormal.p90)
+    if distribution.exponential is not None:
+        return _exponential(distribution.exponential.mean)
+    assert distribution.empirical is not None
+    return _empirical(distribution.empirical)
+
+
+def _constant(value: float) -> Draw:
+    return lambda _uniform: value
+
+
+def _uniform(low: float, high: float) -> Draw:
+    return lambda uniform: low + (high - low) * uniform()
+
+
+def _lognormal(median: float, p90: float) -> Draw:
+    sigma = math.log(p90 / median) / _Z90
+    inverse, exp = _NORMAL.inv_cdf, math.exp
+    return lambda uniform: median * exp(sigma * inverse(uniform()))
+
+
+def _exponential(mean: float) -> Draw:
+    log = math.log
+    return lambda uniform: -mean * log(uniform())
+
+
+def _empirical(values: tuple[float, ...]) -> Draw:
+    count = len(values)
+    return lambda uniform: values[int(uniform() * count)]
