@@ -6,8 +6,8 @@ that we only see from outside answers *calls*, each on its own (`ServiceCost`).
 
 A backend module exposes `PLUGIN`, a function that compiles specs into a cost model:
 
-    compile(model, chip, engine, profile, speculation, ledger) -> IterationCost     (gpu, lpx)
-    compile(endpoint, ledger) -> ServiceCost                                        (endpoint)
+    compile(model, chip, engine, profile, drafter, ledger) -> IterationCost     (engines)
+    compile(endpoint, ledger) -> ServiceCost                                    (endpoint)
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class IterationCost(Protocol):
 
     window_tokens: int | None
     """Width of the model's sliding window, or None."""
-    kv_capacity_tokens: float
-    """KV tokens that fit beside the weights."""
+    kv_capacity_bytes: float
+    """Room for KV beside the weights, over all chips."""
     batched_tokens: int
     """Token budget of one iteration."""
     max_sequences: int
@@ -55,6 +55,10 @@ class IterationCost(Protocol):
 
     def iteration_s(self, batch: Batch) -> float:
         """Return the seconds that one iteration over `batch` takes."""
+        ...
+
+    def kv_bytes(self, context: float, window: float) -> float:
+        """Return the bytes held by sequences whose contexts and windows sum to these."""
         ...
 
 

@@ -14,10 +14,15 @@ from agentsim.specs.sourced import Datum
 
 
 class AllReduce(Strict):
-    """An all-reduce over some number of GPUs: a start-up time, then bytes over a bandwidth."""
+    """An all-reduce over some number of GPUs: a start-up time, then message bytes over a bandwidth.
+
+    Engines switch protocols with the size, so there are two regimes; the faster one is taken.
+    """
 
     latency: Datum[Seconds]
     bandwidth: Datum[BytesPerSecond]
+    large_latency: Datum[Seconds]
+    large_bandwidth: Datum[BytesPerSecond]
 
 
 class EngineProfile(Strict):

@@ -1,0 +1,1 @@
+"""Co-execution patterns: a model call becomes stages on engines. Knows no clock."""

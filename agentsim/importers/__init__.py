@@ -1,0 +1,1 @@
+"""Readers of recorded logs, one file each. Read `base.py` first."""

@@ -1,0 +1,173 @@
+"""The importer contract, the choice of an importer by content, and strict reading of log files.
+
+An importer module exposes `PLUGIN`, an `Importer`. It yields one session at a time and holds no more;
+whatever it cannot read is an `ImportFormatError` that starts with `file:line:`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn, Protocol, runtime_checkable
+
+from agentsim import plugins
+from agentsim.errors import ImportFormatError, suggestion, unknown_name
+from agentsim.recorded import RecordedSession
+
+HEAD_BYTES = 64 * 2**10
+MAX_LINE_BYTES = 256 * 2**20
+
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+@runtime_checkable
+class Importer(Protocol):
+    """Reads one log format."""
+
+    name: str
+    """The format's name, such as `sessions`: that of the module."""
+
+    def recognises(self, path: str, head: bytes) -> bool:
+        """Tell whether a log is of this format.
+
+        `head` is its first 64 KiB, unpacked and without byte order mark; empty for a folder. Never raises.
+        """
+        ...
+
+    def sessions(self, path: str) -> Iterator[RecordedSession]:
+        """Yield the sessions of a log in file order. Raises `ImportFormatError`, also midway."""
+        ...
+
+
+def open_sessions(path: str, format: str | None = None) -> Iterator[RecordedSession]:
+    """Return the sessions of a log, read by the importer called `format`, or by the one that fits.
+
+    The choice is made at once, the sessions are read as they are asked for.
+    """
+    return importer_of(path, format).sessions(path)
+
+
+def importer_of(path: str, format: str | None = None) -> Importer:
+    """Return the importer called `format`, or the only one that recognises the log."""
+    known = plugins.names("importers")
+    if format is not None and format not in known:
+        raise unknown_name("log format", format, known)
+    head = head_of(path)
+    if format is not None:
+        return _loaded(format)
+    return _only([i for i in map(_loaded, known) if i.recognises(path, head)], path, known)
+
+
+def _loaded(name: str) -> Importer:
+    importer: Importer = plugins.load("importers", name)
+    return importer
+
+
+def _only(fitting: list[Importer], path: str, known: list[str]) -> Importer:
+    if not fitting:
+        raise ImportFormatError(f"{path}:1: not a log of a known format. Known: {', '.join(known)}")
+    if len(fitting) > 1:
+        names = ", ".join(i.name for i in fitting)
+        raise ImportFormatError(f"{path}:1: could be of several formats ({names}); name one")
+    return fitting[0]
+
+
+def head_of(path: str) -> bytes:
+    """Return the first 64 KiB of a log, unpacked and without byte order mark; empty for a folder."""
+    if os.path.isdir(path):
+        return b""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(HEAD_BYTES)
+    except OSError as bad:
+        _unreadable(path, bad)
+    head = _unpacked(raw) if raw.startswith(_GZIP) else raw
+    if not raw.strip():
+        raise ImportFormatError(f"{path}:1: the file is empty")
+    return head.removeprefix(_BOM)
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """Return as much of a gzip stream as its beginning gives; nothing where it is damaged."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(raw, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def lines_of(path: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number, text) of a UTF-8 file, packed with gzip or not, split at line feeds only.
+
+    Blank lines are left out. Raises `ImportFormatError`: missing, not UTF-8, cut off, a line over 256 MiB.
+    """
+    number = 0
+    try:
+        with _opened(path) as file:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                text = _text(raw.removeprefix(_BOM) if number == 1 else raw, f"{path}:{number}")
+                if text.strip():
+                    yield number, text
+    except EOFError:
+        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as bad:
+        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is damaged: {bad}") from None
+    except OSError as bad:
+        _unreadable(path, bad)
+
+
+def _opened(path: str) -> IO[bytes]:
+    with open(path, "rb") as file:
+        packed = file.read(2) == _GZIP
+    return gzip.open(path, "rb") if packed else open(path, "rb")
+
+
+def _text(raw: bytes, place: str) -> str:
+    if len(raw) > MAX_LINE_BYTES:
+        raise ImportFormatError(f"{place}: a line of over {MAX_LINE_BYTES // 2**20} MiB; none is read")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise ImportFormatError(f"{place}: not text (byte {bad.start} of the line is not UTF-8)") from None
+
+
+def _unreadable(path: str, bad: OSError) -> NoReturn:
+    if isinstance(bad, FileNotFoundError):
+        raise ImportFormatError(f"{path}: no such file{_nearest(path)}") from None
+    raise ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}") from None
+
+
+def _nearest(path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        return suggestion(name, os.listdir(folder or "."))
+    except OSError:
+        return ""
+
+
+def json_objects(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (`file:line`, object) of a JSON-lines file; every line must hold one object."""
+    for number, text in lines_of(path):
+        place = f"{path}:{number}"
+        yield place, json_object(text, place)
+
+
+def json_object(text: str, place: str) -> dict[str, Any]:
+    """Return the JSON object that `text` holds, or raise `ImportFormatError` at `place`."""
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ImportFormatError(f"{place}: not JSON that is read here: nested too deep") from None
+    except ValueError as bad:
+        raise ImportFormatError(f"{place}: not JSON: {bad}") from None
+    if not isinstance(value, dict):
+        raise ImportFormatError(f"{place}: {type(value).__name__} found where an object '{{…}}' is expected")
+    return value
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,40 @@
+"""What the simulation needs, resolved and checked: the frozen join of a task and a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentsim.backends.base import CostModel
+from agentsim.coexec.base import Stage
+from agentsim.specs.sourced import UsedDatum
+from agentsim.workflow.graph import Task
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """USD per token."""
+
+    uncached: float
+    cached: float
+    output: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A task on a deployment, ready to simulate.
+
+    `limit_tokens` is the smaller of the task's window and the model's. Prices are None where they are
+    not known; `unknown_parts` names what had to be counted as zero.
+    """
+
+    task: Task
+    deployment: str
+    title: str
+    engines: Mapping[str, CostModel]
+    stages: tuple[Stage, ...]
+    limit_tokens: int | None
+    sources: tuple[UsedDatum, ...]
+    usd_per_s: float | None = None
+    token_prices: TokenPrices | None = None
+    unknown_parts: tuple[str, ...] = ()

@@ -1,0 +1,239 @@
+"""What a run came to, simulated or observed: tasks, model calls, spans, sources.
+
+A `Result` is frozen, holds integer nanoseconds, and goes through JSON and back unchanged. `Part` names
+what time can be spent on; the parts of a task's critical path sum to its elapsed time exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+from agentsim.units import to_s
+
+SCHEMA = "agentsim.result/1"
+
+
+class Part(IntEnum):
+    """What a stretch of the critical path was spent on, in the order of tables."""
+
+    QUEUE = 0
+    PREFILL = 1
+    DECODE = 2
+    KV_TRANSFER = 3
+    TOOL = 4
+    FILE = 5
+    NETWORK = 6
+    COMPACTION = 7
+    HUMAN = 8
+
+    @property
+    def key(self) -> str:
+        """The name in JSON."""
+        return self.name.lower()
+
+
+INFERENCE = (Part.QUEUE, Part.PREFILL, Part.DECODE, Part.KV_TRANSFER, Part.COMPACTION)
+"""Parts that faster inference could shorten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one agent's time. `causes` are ids of the spans that had to end before."""
+
+    id: int
+    part: Part
+    name: str
+    lane: str
+    start_ns: int
+    end_ns: int
+    causes: tuple[int, ...] = ()
+    critical: bool = False
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model call. Tokens: `prompt` includes `cached`, `output` includes `thinking`.
+
+    `context_after` is the context once the output joined it; `added` what user, tools and files had
+    put there since the last turn (negative where a recorded harness cut it back).
+    """
+
+    index: int
+    lane: str
+    start_ns: int
+    network_ns: int
+    queue_ns: int
+    prefill_ns: int
+    decode_ns: int
+    prompt: int
+    cached: int
+    output: int
+    thinking: int
+    context_before: int
+    added: int
+    context_after: int
+    compaction: bool = False
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.network_ns + self.queue_ns + self.prefill_ns + self.decode_ns
+
+    @property
+    def ttft_ns(self) -> int:
+        """Time to first token as the agent sees it, the network included."""
+        return self.network_ns + self.queue_ns + self.prefill_ns
+
+    @property
+    def itl_ns(self) -> float | None:
+        """Mean inter-token latency, (latency - TTFT) / (output - 1); None below two tokens."""
+        return self.decode_ns / (self.output - 1) if self.output > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """One agent's whole task: its critical path by part, and what it took."""
+
+    start_ns: int
+    end_ns: int
+    parts_ns: tuple[int, ...]
+    model_calls: int
+    tool_calls: int
+    failed_calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    peak_context: int
+    first_context: int
+    critical_output: int
+    """Tokens written on the critical path."""
+
+    @property
+    def human_ns(self) -> int:
+        return self.parts_ns[Part.HUMAN]
+
+    @property
+    def completion_ns(self) -> int:
+        """Task completion time: elapsed time without the waits for a human."""
+        return self.end_ns - self.start_ns - self.human_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something of finite capacity, and the most of it that was in use at once."""
+
+    name: str
+    capacity: float
+    peak: float
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A datum that the run used."""
+
+    name: str
+    basis: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A sample in the order that benchmark tables print. The unit is the sample's own."""
+
+    avg: float
+    min: float
+    max: float
+    p99: float
+    p95: float
+    p90: float
+    p75: float
+    p50: float
+    std: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        """Summarise a sample; None where it is empty. Percentiles are linearly interpolated."""
+        if not values:
+            return None
+        ordered, count = sorted(values), len(values)
+        mean = math.fsum(ordered) / count
+        deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / count)
+        high = [percentile(ordered, q) for q in (0.99, 0.95, 0.90, 0.75, 0.50)]
+        return cls(mean, ordered[0], ordered[-1], *high, deviation)
+
+    def scaled(self, factor: float) -> Spread:
+        """Return the same spread in another unit."""
+        return Spread(**{name: value * factor for name, value in asdict(self).items()})
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the value below which `share` of an ordered, non-empty sample lies."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run. `turns` and `spans` are empty where only the summary was asked for."""
+
+    workflow: str
+    deployment: str
+    title: str
+    seed: int
+    origin: Literal["simulated", "observed"]
+    tasks: tuple[TaskOutcome, ...]
+    ttft_ns: Spread | None
+    itl_ns: Spread | None
+    calls_started: int
+    calls_finished: int
+    resources: tuple[Resource, ...] = ()
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[str, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    spans: tuple[Span, ...] = ()
+    usd_per_s: float | None = None
+    cost_usd: float | None = None
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def task(self) -> TaskOutcome:
+        """The first task; the only one where a single agent ran."""
+        return self.tasks[0]
+
+    def completion_s(self) -> list[float]:
+        """Return every task's completion time in seconds."""
+        return [to_s(task.completion_ns) for task in self.tasks]
+
+    def part_s(self, part: Part) -> float:
+        """Return the mean over tasks of the critical path's seconds in one part."""
+        return to_s(sum(task.parts_ns[part] for task in self.tasks)) / len(self.tasks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data that `from_json` turns back into an equal result."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        """Rebuild a result. Precondition: `data` comes from `to_json`."""
+        given = {k: v for k, v in data.items() if k != "schema"}
+        rebuilt: dict[str, Any] = {
+            "tasks": tuple(TaskOutcome(**{**t, "parts_ns": tuple(t["parts_ns"])}) for t in given["tasks"]),
+            "turns": tuple(Turn(**t) for t in given["turns"]),
+            "spans": tuple(_span(s) for s in given["spans"]),
+            "resources": tuple(Resource(**r) for r in given["resources"]),
+            "sources": tuple(Source(**s) for s in given["sources"]),
+            "warnings": tuple(given["warnings"]),
+            "ttft_ns": Spread(**given["ttft_ns"]) if given["ttft_ns"] else None,
+            "itl_ns": Spread(**given["itl_ns"]) if given["itl_ns"] else None,
+        }
+        return cls(**{**given, **rebuilt})
+
+
+def _span(data: Mapping[str, Any]) -> Span:
+    return Span(**{**data, "part": Part(data["part"]), "causes": tuple(data["causes"])})
