@@ -111,6 +111,8 @@ class TaskOutcome:
     first_context: int
     critical_output: int
     """Tokens written on the critical path."""
+    decode_ns: int
+    """Decode time of all calls, those off the critical path included."""
 
     @property
     def human_ns(self) -> int:
@@ -197,7 +199,6 @@ class Result:
     warnings: tuple[str, ...] = ()
     turns: tuple[Turn, ...] = ()
     spans: tuple[Span, ...] = ()
-    usd_per_s: float | None = None
     cost_usd: float | None = None
     notes: Mapping[str, int] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 class Batch(NamedTuple):
     """What one iteration works on. Sums run over the decoding sequences.
 
-    `window` sums min(context, window of the model); it equals `context` where there is no window.
+    `window` sums min(context, window of the model); it is 0 where the model has no window.
     `prefill_pairs` counts (query, key) pairs that the prefill's attention forms over a full context,
     `prefill_window_pairs` those inside the model's window.
     """

@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from typing import IO, Any, NoReturn, Protocol, runtime_checkable
+from typing import IO, Any, NoReturn, Protocol, cast, runtime_checkable
 
 from agentsim import plugins
 from agentsim.errors import ImportFormatError, suggestion, unknown_name
@@ -123,7 +123,7 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
 def _opened(path: str) -> IO[bytes]:
     with open(path, "rb") as file:
         packed = file.read(2) == _GZIP
-    return gzip.open(path, "rb") if packed else open(path, "rb")
+    return cast(IO[bytes], gzip.open(path, "rb")) if packed else open(path, "rb")
 
 
 def _text(raw: bytes, place: str) -> str:

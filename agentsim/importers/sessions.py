@@ -13,15 +13,24 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers.base import json_objects
-from agentsim.recorded import RecordedCall, RecordedEvent, RecordedLane, RecordedSession, RecordedWait
+from agentsim.recorded import (
+    RecordedCall,
+    RecordedEvent,
+    RecordedLane,
+    RecordedSession,
+    RecordedWait,
+    Timing,
+)
 
 WAIT_NAME = "tools and waits"
 CLOCK_STEP_S = 1.0
 """Starts are whole seconds: an overlap of less says nothing."""
+MAX_TOKENS = 10**9
+MAX_SECONDS = 1e9
 
 T = TypeVar("T")
 _MARKS = (b'"requests"', b'"input_tokens"', b'"think_s"')
@@ -34,7 +43,7 @@ class SessionsImporter:
 
     name: str = "sessions"
 
-    def recognises(self, path: str, head: bytes) -> bool:
+    def recognises(self, path: str, head: bytes) -> bool:  # noqa: ARG002  (the head is enough here)
         """Tell it by the keys of the first session that holds a request."""
         return head.lstrip().startswith(b"{") and all(mark in head for mark in _MARKS)
 
@@ -53,15 +62,21 @@ class _Fields:
 
     def text(self, key: str) -> str:
         value = self._of(key, str)
-        return value if value.strip() else self._refuse(key, "''", "a name")
+        if not value.isprintable() or not value.strip():
+            self._refuse(key, _shown(value), "a name")
+        return value
 
     def tokens(self, key: str) -> int:
         value = self._of(key, int)
-        return value if value >= 0 else self._refuse(key, str(value), "0 or more")
+        if not 0 <= value < MAX_TOKENS:
+            self._refuse(key, _shown(value), f"0 to {MAX_TOKENS:,} tokens")
+        return value
 
     def seconds(self, key: str) -> float:
         value = self._of(key, float)
-        return value if 0 <= value < math.inf else self._refuse(key, str(value), "0 or more and finite")
+        if not 0 <= value < MAX_SECONDS:
+            self._refuse(key, _shown(value), f"0 to {MAX_SECONDS:,.0f} s")
+        return value
 
     def seconds_or_none(self, key: str) -> float | None:
         return None if self.data.get(key, 0) is None else self.seconds(key)
@@ -77,25 +92,17 @@ class _Fields:
         if key not in self.data:
             raise ImportFormatError(f"{self.place}: '{key}' is missing; each line holds one recorded session")
         value = self.data[key]
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = _as_float(value)
-        if not isinstance(value, kind) or isinstance(value, bool):
+        allowed = (int, float) if kind is float else kind
+        if not isinstance(value, allowed) or isinstance(value, bool):
             self._refuse(key, _shown(value), _WANTED[kind])
-        return value
+        return cast(T, value)
 
-    def _refuse(self, key: str, found: str, wanted: str) -> Any:
+    def _refuse(self, key: str, found: str, wanted: str) -> NoReturn:
         raise ImportFormatError(f"{self.place}: {key}: {found} found where {wanted} is expected")
 
 
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -178,7 +185,7 @@ def _wait(request: _Request, before: RecordedCall | None) -> RecordedWait | None
 
 
 def _named_wait(
-    end_s: float, duration_s: float, timing: Any, earliest_s: float = 0.0
+    end_s: float, duration_s: float, timing: Timing, earliest_s: float = 0.0
 ) -> RecordedWait | None:
     if duration_s <= 0:
         return None

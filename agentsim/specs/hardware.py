@@ -61,4 +61,8 @@ class Rack(Strict):
     scale_up_total: Datum[BytesPerSecond] | None = None
     link_bandwidth: Datum[BytesPerSecond] | None = None
     links: Datum[Count] | None = None
+    lanes_in_tray: Datum[Count] | None = None
+    """Links from one chip to each other chip of its tray."""
+    lanes_between_trays: Datum[Count] | None = None
+    """Links from one chip to its one peer in each other tray."""
     reach: Datum[tuple[Reach, ...]] | None = None

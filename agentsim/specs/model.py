@@ -18,7 +18,8 @@ class AttentionGroup(Strict):
     """Layers that share one kind of attention.
 
     `full` reads the whole context, `window` the last `window_tokens` of it, `mla` one compressed
-    vector a token. `key_is_value` marks layers that project keys and values with one matrix.
+    vector a token. `key_is_value` marks layers that project keys and values with one matrix; layers
+    without `projects_kv` attend to another model's KV, whose heads and widths they name.
     """
 
     kind: Literal["full", "window", "mla"]
@@ -28,6 +29,7 @@ class AttentionGroup(Strict):
     head_dim: Count
     window_tokens: Tokens | None = None
     key_is_value: bool = False
+    projects_kv: bool = True
     kv_rank: Annotated[Count, Field(description="MLA: width of the compressed KV")] = 0
     rope_dim: Annotated[Count, Field(description="MLA: width of the positional part")] = 0
     query_rank: Annotated[Count, Field(description="MLA: width of the compressed query")] = 0
@@ -41,7 +43,7 @@ class AttentionGroup(Strict):
         """Weights of one layer's projections."""
         if self.kind == "mla":
             return self._mla_parameters(hidden)
-        projections = 1 if self.key_is_value else 2
+        projections = 0 if not self.projects_kv else 1 if self.key_is_value else 2
         return hidden * self.head_dim * (2 * self.heads + projections * self.kv_heads)
 
     def _mla_parameters(self, hidden: int) -> int:

@@ -1,0 +1,411 @@
+"""From a recorded session to an ordinary workflow file, and to the split of its observed time.
+
+A lane is cut into gaps, each from one model call to the next. What happened in a gap, waits and
+sub-agents, becomes steps in order of time; its context growth goes to what explains it.
+
+Why so: a wait that a sub-agent fills is the sub-agent's, for it shrinks when the sub-agent gets faster;
+only what is left of it stays a wait.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentsim import units
+from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
+
+CLOCK_STEP_S = 1.0
+"""Some logs count whole seconds: a sub-agent that ends by less than this after the next call was awaited."""
+
+IDLE = "harness"
+_PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
+_WORDS = ("null", "true", "false")
+
+Children = Mapping[str, Sequence[RecordedLane]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where the observed time went; the parts sum to `elapsed_s`.
+
+    What overlaps counts once, as the first that applies of: `model_s` and `tool_s` of the main agent
+    (tools as far as no sub-agent was awaited meanwhile), the sub-agents' two, `human_s`. `residual_s` is
+    what the record does not explain. `measured`, `inferred` and `absent` count the model calls by how
+    their durations are known.
+    """
+
+    elapsed_s: float
+    model_s: float
+    tool_s: float
+    subagent_model_s: float
+    subagent_tool_s: float
+    human_s: float
+    residual_s: float
+    measured: int
+    inferred: int
+    absent: int
+    odd: Mapping[str, int]
+
+
+def workflow_document(session: RecordedSession) -> str:
+    """Return a session as the text of a workflow file, with exact tokens and recorded waits.
+
+    The main lane comes first in `session.lanes`; a lane whose parent is unknown counts as its child.
+    """
+    main = session.lanes[0]
+    first = next(main.calls, None)
+    said = max(first.prompt_tokens - session.system_tokens, 0) if first else 0
+    opening = [_Step("user", {"tokens": str(said)})] if said else []
+    lines = [
+        *_header(session),
+        f"name: {_quoted(session.name)}",
+        f"source: {_quoted(f'{session.format} log, session {session.name}')}",
+        f"context: {{system_tokens: {session.system_tokens}}}",
+        "steps:",
+        *_lines(opening + _LaneSteps(_children(session), main, main.start_s).build(), 2),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _header(session: RecordedSession) -> Iterator[str]:
+    calls = list(session.calls)
+    yield "# A recorded session as a workflow: recorded tokens, waits to the millisecond."
+    yield f"# From a log of the format {_quoted(session.format)}; session {_quoted(session.name)}."
+    yield f"# {len(calls)} model calls, {len(session.lanes) - 1} sub-agents."
+    if untimed := sum(call.timing == "absent" for call in calls):
+        yield f"# {untimed} calls have no recorded duration: the wait after such a call holds its answer too."
+    if session.odd:
+        listed = "; ".join(f"{what}: {count}" for what, count in sorted(session.odd.items()))
+        yield f"# Odd in the record: {_printable(listed)}."
+
+
+def _children(session: RecordedSession) -> Children:
+    """Return the lanes that each lane started, in order of start."""
+    names = {lane.name for lane in session.lanes}
+    children: dict[str, list[RecordedLane]] = defaultdict(list)
+    for lane in sorted(session.lanes[1:], key=lambda lane: lane.start_s):
+        known = lane.parent is not None and lane.parent in names and lane.parent != lane.name
+        children[str(lane.parent) if known else session.lanes[0].name].append(lane)
+    return children
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step to be written: `fields` in braces, or `text` as it is, or steps and sub-agents inside."""
+
+    kind: str
+    fields: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    branches: list[_Step] = field(default_factory=list)
+    agents: list[_SubAgent] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _SubAgent:
+    """A sub-agent to be written. `head` are its fields without the steps."""
+
+    head: dict[str, str]
+    steps: list[_Step]
+
+
+def _lines(steps: Iterable[_Step], indent: int) -> Iterator[str]:
+    pad = " " * indent
+    for step in steps:
+        if step.agents:
+            yield f"{pad}- agents:"
+            for agent in step.agents:
+                yield from _agent_lines(agent, indent + 4)
+        elif step.branches:
+            yield f"{pad}- parallel:"
+            yield from _lines(step.branches, indent + 4)
+        else:
+            inside = ", ".join(f"{key}: {value}" for key, value in step.fields.items())
+            yield f"{pad}- {step.kind}: {step.text or f'{{{inside}}}'}"
+
+
+def _agent_lines(agent: _SubAgent, indent: int) -> Iterator[str]:
+    pad = " " * indent
+    for index, (key, value) in enumerate(agent.head.items()):
+        yield f"{pad}{'  ' if index else '- '}{key}: {value}"
+    yield f"{pad}  steps:" if agent.steps else f"{pad}  steps: []"
+    yield from _lines(agent.steps, indent + 4)
+
+
+def _quoted(text: str) -> str:
+    """Return text as YAML: plain where it cannot be read as anything else."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    escaped = _printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _printable(text: str) -> str:
+    """Return at most 200 characters of text, with a question mark for those YAML does not allow."""
+    return "".join(c if c.isprintable() else "?" for c in text[:200])
+
+
+def _time(start_s: float, end_s: float) -> str:
+    """Return the time between two instants, each rounded to ms so that sums do not drift."""
+    milliseconds = max(round(end_s * 1e3) - round(start_s * 1e3), 0)
+    return f"{milliseconds / 1e3:.3f}".rstrip("0").rstrip(".") + " s"
+
+
+@dataclass(slots=True)
+class _Gap:
+    before: RecordedCall | None
+    after: RecordedCall | None = None
+    waits: list[RecordedWait] = field(default_factory=list)
+    children: list[RecordedLane] = field(default_factory=list)
+
+    @property
+    def until_s(self) -> float:
+        return self.after.start_s if self.after else math.inf
+
+    @property
+    def growth_tokens(self) -> int:
+        """What joined the context beside the visible output of the call before."""
+        if self.before is None or self.after is None:
+            return 0
+        kept = self.before.prompt_tokens + self.before.output_tokens - self.before.thinking_tokens
+        return max(self.after.prompt_tokens - kept, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The part of a wait that no awaited sub-agent fills."""
+
+    start_s: float
+    end_s: float
+    wait: RecordedWait
+
+
+@dataclass(slots=True)
+class _Group:
+    """Sub-agents side by side. `awaited_s` is the end of those that the parent waited for."""
+
+    start_s: float
+    awaited_s: float
+    end_s: float
+    foreground: list[RecordedLane]
+    background: list[RecordedLane]
+
+
+def _gaps(lane: RecordedLane, children: Children) -> list[_Gap]:
+    gaps = [_Gap(None)]
+    for event in lane.events:
+        if isinstance(event, RecordedCall):
+            gaps[-1].after = event
+            gaps.append(_Gap(event))
+        else:
+            gaps[-1].waits.append(event)
+    starts = [call.start_s for call in lane.calls]
+    for child in children.get(lane.name, ()):
+        gaps[bisect_right(starts, child.start_s)].children.append(child)
+    return gaps
+
+
+def _end_s(lane: RecordedLane, children: Children) -> float:
+    return max([lane.end_s, *(_end_s(child, children) for child in children.get(lane.name, ()))])
+
+
+def _groups(gap: _Gap, children: Children) -> list[_Group]:
+    """Return the sub-agents that start in a gap; those whose times overlap share a group."""
+    groups: list[_Group] = []
+    for child in gap.children:
+        end_s = _end_s(child, children)
+        last = groups[-1] if groups else None
+        if last is None or child.start_s > (last.awaited_s if last.foreground else last.end_s):
+            groups.append(_Group(child.start_s, child.start_s, child.start_s, [], []))
+        group = groups[-1]
+        group.end_s = max(group.end_s, end_s)
+        if end_s > gap.until_s + CLOCK_STEP_S:
+            group.background.append(child)
+        else:
+            group.foreground.append(child)
+            group.awaited_s = max(group.awaited_s, end_s)
+    return groups
+
+
+def _outside(wait: RecordedWait, groups: Sequence[_Group]) -> Iterator[_Piece]:
+    """Yield what is left of a wait outside the time of awaited sub-agents."""
+    start_s = wait.start_s
+    for group in groups:
+        if group.awaited_s <= start_s or group.start_s >= wait.end_s:
+            continue
+        if group.start_s > start_s:
+            yield _Piece(start_s, group.start_s, wait)
+        start_s = group.awaited_s
+    if start_s < wait.end_s or start_s == wait.start_s:
+        yield _Piece(start_s, wait.end_s, wait)
+
+
+def _stretches(waits: Sequence[RecordedWait], groups: Sequence[_Group]) -> list[list[_Piece]]:
+    """Return the pieces of waits; those whose times overlap share a list."""
+    stretches: list[list[_Piece]] = []
+    end_s = -math.inf
+    for piece in sorted((p for w in waits for p in _outside(w, groups)), key=lambda p: p.start_s):
+        if piece.start_s >= end_s:
+            stretches.append([])
+        stretches[-1].append(piece)
+        end_s = max(end_s, piece.end_s)
+    return stretches
+
+
+class _LaneSteps:
+    """Writes one lane as steps. `now_s` is where in the record the steps so far have come to."""
+
+    def __init__(self, children: Children, lane: RecordedLane, start_s: float) -> None:
+        self.children, self.lane, self.now_s = children, lane, start_s
+        self.steps: list[_Step] = []
+        self.running: dict[str, float] = {}
+
+    def build(self) -> list[_Step]:
+        for gap in _gaps(self.lane, self.children):
+            if gap.before is not None:
+                self._generate(gap.before)
+            self._gap(gap)
+        self._join(list(self.running))
+        return self.steps
+
+    def _generate(self, call: RecordedCall) -> None:
+        fields = {"tokens": str(call.output_tokens - call.thinking_tokens)}
+        if call.thinking_tokens:
+            fields["thinking_tokens"] = str(call.thinking_tokens)
+        fields |= {"prompt_tokens": str(call.prompt_tokens), "cached_tokens": str(call.cached_tokens)}
+        self.steps.append(_Step("generate", fields | {"model": _quoted(call.model)}))
+        self.now_s = max(self.now_s, call.end_s)
+
+    def _gap(self, gap: _Gap) -> None:
+        first, groups = len(self.steps), _groups(gap, self.children)
+        items: list[tuple[float, _Group | list[_Piece]]] = [(g.start_s, g) for g in groups]
+        items += [(s[0].start_s, s) for s in _stretches(gap.waits, groups)]
+        for start_s, item in sorted(items, key=lambda pair: pair[0]):
+            self._idle(start_s)
+            if isinstance(item, _Group):
+                self._agents(item)
+            else:
+                self._waits(item)
+        if gap.after is not None:
+            self._idle(gap.after.start_s)
+            self._grow(first, gap.growth_tokens)
+
+    def _idle(self, until_s: float) -> None:
+        """Let the time pass that nothing in the record fills."""
+        if until_s > self.now_s + 1e-3:
+            self.steps.append(_Step("call", {"tool": IDLE, "time": _time(self.now_s, until_s)}))
+            self.now_s = until_s
+
+    def _agents(self, group: _Group) -> None:
+        self.now_s = max(self.now_s, group.start_s)
+        lanes = sorted(group.foreground + group.background, key=lambda lane: lane.start_s)
+        agents = [self._sub_agent(lane, lane in group.background) for lane in lanes]
+        self.steps.append(_Step("agents", agents=agents))
+        self.now_s = max(self.now_s, group.awaited_s)
+
+    def _sub_agent(self, lane: RecordedLane, background: bool) -> _SubAgent:
+        """Return a sub-agent; how its first prompt divides into system and task is not recorded."""
+        tokens = next((str(call.prompt_tokens) for call in lane.calls), "0")
+        head = {"name": _quoted(lane.name), "context": "fresh", "system_tokens": "0", "task_tokens": tokens}
+        if background:
+            head["background"] = "true"
+            self.running[lane.name] = _end_s(lane, self.children)
+        return _SubAgent(head, _LaneSteps(self.children, lane, self.now_s).build())
+
+    def _waits(self, stretch: list[_Piece]) -> None:
+        """Write waits that overlap: side by side, or one after another where a human is among them."""
+        parallel = len(stretch) > 1 and all(piece.wait.kind != "human" for piece in stretch)
+        for pieces in [stretch] if parallel else [[piece] for piece in stretch]:
+            if not parallel:
+                self._join([name for name, end_s in self.running.items() if _ends_with(pieces[0], end_s)])
+            steps = [_wait(piece, max(self.now_s, stretch[0].start_s)) for piece in pieces]
+            self.steps += [_Step("parallel", branches=steps)] if parallel else steps
+            self.now_s = max([self.now_s, *(piece.end_s for piece in pieces)])
+
+    def _join(self, names: list[str]) -> None:
+        """Wait for background sub-agents; the record's time is then that of the last one's end."""
+        if names:
+            self.steps.append(_Step("join", text=f"[{', '.join(map(_quoted, names))}]"))
+            self.now_s = max(self.now_s, *(self.running.pop(name) for name in names))
+
+    def _grow(self, first: int, tokens: int) -> None:
+        """Lay what joined the context to the tools, else the sub-agents, else the user since `first`."""
+        if tokens == 0:
+            return
+        since = self.steps[first:]
+        steps = [inner for step in since for inner in (step, *step.branches)]
+        tools = [step for step in steps if step.fields.get("tool", IDLE) != IDLE]
+        agents = [a for step in since for a in step.agents if "background" not in a.head]
+        if tools:
+            tools[-1].fields["result_tokens"] = str(tokens)
+        elif agents:
+            agents[-1].head["report_tokens"] = str(tokens)
+        else:
+            self.steps.append(_Step("user", {"tokens": str(tokens)}))
+
+
+def _wait(piece: _Piece, start_s: float) -> _Step:
+    time, human = _time(start_s, piece.end_s), piece.wait.kind == "human"
+    return (
+        _Step("think", text=time)
+        if human
+        else _Step("call", {"tool": _quoted(piece.wait.name), "time": time})
+    )
+
+
+def _ends_with(piece: _Piece, end_s: float) -> bool:
+    """Tell whether a wait ended because a background sub-agent did."""
+    return piece.wait.kind != "human" and piece.start_s < end_s <= piece.end_s <= end_s + CLOCK_STEP_S
+
+
+_MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
+
+_Stretch = tuple[float, float, int]
+
+
+def observed_split(session: RecordedSession) -> Split:
+    """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
+    parts = _swept(_marked(session))
+    timing = Counter(call.timing for call in session.calls)
+    model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
+    known = timing["measured"], timing["inferred"], timing["absent"]
+    elapsed = units.to_s(sum(parts))
+    return Split(elapsed, model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd))
+
+
+def _marked(session: RecordedSession) -> Iterator[_Stretch]:
+    """Yield (start, end, part) of every event; waits of the main agent without awaited sub-agents."""
+    children = _children(session)
+    for gap in _gaps(session.lanes[0], children):
+        if gap.before is not None:
+            yield gap.before.start_s, gap.before.end_s, _MODEL
+        for stretch in _stretches(gap.waits, _groups(gap, children)):
+            yield from ((p.start_s, p.end_s, _part(p.wait, _TOOL)) for p in stretch)
+    for lane in session.lanes[1:]:
+        yield from ((call.start_s, call.end_s, _SUB_MODEL) for call in lane.calls)
+        waits = (event for event in lane.events if isinstance(event, RecordedWait))
+        yield from ((wait.start_s, wait.end_s, _part(wait, _SUB_TOOL)) for wait in waits)
+
+
+def _part(wait: RecordedWait, tool: int) -> int:
+    return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
+
+
+def _swept(stretches: Iterable[_Stretch]) -> list[int]:
+    """Return nanoseconds by part, each instant counted for the first part that is going on."""
+    edges = sorted(
+        (units.to_ns(at_s), change, part)
+        for start_s, end_s, part in stretches
+        for at_s, change in ((start_s, 1), (end_s, -1))
+    )
+    parts, going = [0] * 6, [0] * 6
+    before = edges[0][0] if edges else 0
+    for at, change, part in edges:
+        first = next((i for i, count in enumerate(going) if count > 0), _NOTHING)
+        parts[first] += at - before
+        going[part], before = going[part] + change, at
+    return parts

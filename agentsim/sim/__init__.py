@@ -1,0 +1,1 @@
+"""The discrete-event simulation: agents, tools, servers. The only importer of simpy."""

@@ -1,0 +1,379 @@
+"""An agent at work: walks the operations of its task, one after another.
+
+Every stretch of its time is entered in its critical path at the moment it ends; a law checks that the
+path's parts sum to the elapsed time, so nothing an agent does can go unaccounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from simpy import Environment, Event, Process
+
+from agentsim.errors import InfeasibleError, WorkflowError
+from agentsim.plan import Plan
+from agentsim.result import Part, TaskOutcome, Turn
+from agentsim.seeds import Stream, stream
+from agentsim.sim.path import CriticalPath
+from agentsim.sim.recorder import Recorder
+from agentsim.sim.request import Request, Server
+from agentsim.sim.tools import Attempts, ToolBench, draw_call, draw_files
+from agentsim.units import to_ns
+from agentsim.workflow import graph
+
+Steps = Generator[Event, Any, None]
+MAX_TURNS = 1_000_000
+
+
+class Session:
+    """What the agents of one task share."""
+
+    def __init__(
+        self,
+        env: Environment,
+        plan: Plan,
+        server: Server,
+        bench: ToolBench,
+        recorder: Recorder,
+        seed: int,
+        index: int,
+    ) -> None:
+        self.env, self.plan, self.server = env, plan, server
+        self.bench, self.recorder = bench, recorder
+        self.seed, self.index = seed, index
+        self.model_calls = self.tool_calls = self.failed_calls = 0
+        self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
+        self.peak_context = self.decode_ns = 0
+        self.first_context: int | None = None
+
+    def outcome(self, main: Agent) -> TaskOutcome:
+        """Return what the task came to. Precondition: its main agent has ended."""
+        return TaskOutcome(
+            start_ns=main.start_ns,
+            end_ns=self.env.now,
+            parts_ns=tuple(main.path.parts),
+            model_calls=self.model_calls,
+            tool_calls=self.tool_calls,
+            failed_calls=self.failed_calls,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            peak_context=self.peak_context,
+            first_context=self.first_context or 0,
+            critical_output=main.path.output_tokens,
+            decode_ns=self.decode_ns,
+        )
+
+
+class Agent:
+    """One agent with its context. `cached` tokens of it lie in the server's prefix cache."""
+
+    __slots__ = (
+        "_streams",
+        "background",
+        "cached",
+        "causes",
+        "context",
+        "counted",
+        "end_ns",
+        "env",
+        "lane",
+        "last_call_ns",
+        "path",
+        "session",
+        "start_ns",
+        "starts",
+        "system_tokens",
+    )
+
+    def __init__(self, session: Session, lane: str, system_tokens: int) -> None:
+        self.session, self.env, self.lane = session, session.env, lane
+        self.system_tokens = self.context = system_tokens
+        self.cached = 0
+        self.counted = 0
+        self.start_ns = self.end_ns = self.last_call_ns = session.env.now
+        self.path = CriticalPath(session.recorder.full)
+        self.causes: tuple[int, ...] = ()
+        self.background: dict[str, list[_Running]] = {}
+        self.starts: dict[str, int] = {}
+        self._streams: dict[str, Stream] = {}
+
+    def run(self, body: Sequence[graph.Operation]) -> Steps:
+        """Do the whole body, then wait for background sub-agents that nobody has joined."""
+        yield from self._body(body)
+        yield from self._join(graph.Join(tuple(self.background)))
+        self.end_ns = self.env.now
+
+    def _body(self, body: Sequence[graph.Operation]) -> Steps:
+        for operation in body:
+            instant = _INSTANT.get(type(operation))
+            if instant is not None:
+                instant(self, operation)
+            else:
+                yield from _TIMED[type(operation)](self, operation)
+
+    def _stream(self, cause: str) -> Stream:
+        found = self._streams.get(cause)
+        if found is None:
+            found = self._streams[cause] = stream(self.session.seed, self.session.index, self.lane, cause)
+        return found
+
+    def _spend(self, part: Part, name: str, start: int, turn: int | None = None) -> None:
+        """Enter the time from `start` until now in the critical path."""
+        self._account(part, name, start, self.env.now, turn)
+
+    def _account(self, part: Part, name: str, start: int, end: int, turn: int | None) -> None:
+        if end == start:
+            return
+        self.path.parts[part] += end - start
+        recorder = self.session.recorder
+        if recorder.full:
+            span = recorder.span(part, name, self.lane, start, end, self.causes, turn)
+            self.causes = (span,)
+            self.path.spans.append(span)  # type: ignore[union-attr]
+
+    def _grow(self, tokens: int) -> None:
+        self.context += tokens
+
+    # model calls
+
+    def _user(self, message: graph.UserMessage) -> None:
+        self._grow(int(message.tokens(self._stream(message.cause))))
+
+    def _generate(self, call: graph.ModelCall) -> Steps:
+        draws = self._stream(call.cause)
+        output, thinking = int(call.tokens(draws)), int(call.thinking_tokens(draws))
+        if call.prompt_tokens is not None:
+            self.context = call.prompt_tokens
+            self.cached = call.cached_tokens or 0
+        elif self._is_nearly_full(output + thinking):
+            yield from self._compact(self.session.plan.task.summary_tokens)
+        yield from self._call_model(output, thinking, False)
+        self._keep_output(output, thinking)
+
+    def _is_nearly_full(self, output: int) -> bool:
+        share, limit = self.session.plan.task.compaction_at, self.session.plan.limit_tokens
+        return share is not None and limit is not None and self.context + output >= share * limit
+
+    def _keep_output(self, output: int, thinking: int) -> None:
+        """Add what was written to the context; behind dropped thinking its place in the cache is lost."""
+        prompt = self.context
+        self.context = self.counted = prompt + output
+        self.cached = prompt if thinking else self.context
+        self.session.peak_context = max(self.session.peak_context, self.context)
+
+    def _summarise(self, step: graph.Summarise) -> Steps:
+        yield from self._compact(int(step.summary_tokens(self._stream(step.cause))))
+
+    def _compact(self, summary_tokens: int) -> Steps:
+        """Have the model summarise the context; only the system prompt's prefix survives in the cache."""
+        self._cut_to(summary_tokens)
+        yield from self._call_model(summary_tokens, 0, True)
+        self.context = self.counted = self.system_tokens + summary_tokens
+        self.cached = min(self.system_tokens, self.cached)
+
+    def _cut_to(self, output: int) -> None:
+        """Drop the oldest results where not even the summary's own prompt would fit, as harnesses do."""
+        limit = self.session.plan.limit_tokens
+        if limit is not None and self.context + output > limit > output:
+            self.context = limit - output
+            self.cached = min(self.cached, self.system_tokens)
+            self.session.recorder.contexts_cut += 1
+
+    def _call_model(self, output: int, thinking: int, compaction: bool) -> Steps:
+        session, start = self.session, self.env.now
+        before, added = self.counted, self.context - self.counted
+        total = output + thinking
+        self._check_limits(total)
+        turn = session.model_calls
+        session.model_calls += 1
+        session.recorder.calls_started += 1
+        round_trip = to_ns(session.plan.task.round_trip_s(self._stream("network")))
+        if round_trip:
+            yield self.env.timeout(round_trip)
+        cached = self._cached_now()
+        request = session.server.submit(self.context, cached, total)
+        yield request.done
+        self._account_call(request, start, round_trip, turn, compaction)
+        self.path.output_tokens += total
+        session.decode_ns += request.decode_ns
+        self.last_call_ns = self.env.now
+        self._count_call(request, round_trip, compaction)
+        if session.recorder.full:
+            after = self.system_tokens + output if compaction else self.context + output
+            session.recorder.turns.append(
+                Turn(
+                    turn, self.lane, start, round_trip, request.queue_ns, request.prefill_ns,
+                    request.decode_ns, self.context, cached, total, thinking, before, added, after, compaction,
+                )
+            )  # fmt: skip
+
+    def _check_limits(self, output: int) -> None:
+        session, plan = self.session, self.session.plan
+        if session.model_calls >= MAX_TURNS:
+            raise WorkflowError(f"the task passes {MAX_TURNS:,} model calls; it was stopped there")
+        limit = plan.limit_tokens
+        if limit is not None and self.context + output > limit:
+            raise InfeasibleError(
+                f"turn {session.model_calls + 1} ({self.lane}) needs a context of "
+                f"{self.context + output:,} tokens; {plan.title} takes {limit:,}: add compaction to the "
+                "workflow's context, or shorten what it reads"
+            )
+
+    def _cached_now(self) -> int:
+        """Return the cached prefix that the server still has; at least one token is always computed."""
+        if self.env.now - self.last_call_ns > self.session.server.cache_lifetime_ns:
+            return 0
+        return max(min(self.cached, self.context - 1), 0)
+
+    def _account_call(self, request: Request, start: int, trip: int, turn: int, compaction: bool) -> None:
+        steps = (
+            (Part.NETWORK, "network", trip),
+            (Part.QUEUE, "queue", request.queue_ns),
+            (Part.PREFILL, "prefill", request.prefill_ns),
+            (Part.DECODE, "decode", request.decode_ns),
+        )
+        for part, name, length in steps:
+            self._account(Part.COMPACTION if compaction else part, name, start, start + length, turn)
+            start += length
+
+    def _count_call(self, request: Request, round_trip: int, compaction: bool) -> None:
+        session = self.session
+        session.recorder.calls_finished += 1
+        session.prompt_tokens += request.prompt
+        session.cached_tokens += request.cached
+        session.output_tokens += request.output
+        if session.first_context is None:
+            session.first_context = request.prompt
+        if not session.recorder.full and not compaction:
+            ttft = round_trip + request.queue_ns + request.prefill_ns
+            session.recorder.latency(ttft, request.decode_ns, request.output)
+
+    # tools and files
+
+    def _tool(self, call: graph.ToolCall) -> Steps:
+        self.session.tool_calls += 1
+        attempts = draw_call(call, self._stream(call.cause))
+        yield from self._attempt(call, attempts)
+        self.session.failed_calls += attempts.failed
+        self._grow(attempts.result_tokens)
+
+    def _attempt(self, call: graph.ToolCall, attempts: Attempts) -> Steps:
+        slots = self.session.bench.slots(call)
+        for index, time in enumerate(attempts.times_ns):
+            start = self.env.now
+            if slots is None:
+                yield self.env.timeout(time)
+            else:
+                with slots.request() as place:
+                    yield place
+                    self._spend(Part.QUEUE, f"{call.name} (waiting for a slot)", start)
+                    self.session.bench.note_use(call.name)
+                    start = self.env.now
+                    yield self.env.timeout(time)
+            self._spend(Part.TOOL, call.name, start)
+            if index < len(attempts.pauses_ns):
+                start = self.env.now
+                yield self.env.timeout(attempts.pauses_ns[index])
+                self._spend(Part.TOOL, f"{call.name} (pause before a retry)", start)
+
+    def _files(self, access: graph.FileAccess) -> Steps:
+        start = self.env.now
+        time, tokens = draw_files(access, self._stream(access.cause))
+        yield self.env.timeout(time)
+        self._spend(Part.FILE, access.name, start)
+        self._grow(tokens)
+
+    def _parallel(self, parallel: graph.Parallel) -> Steps:
+        running = [self._branch(operation) for operation in parallel.branches]
+        yield from self._wait_for(running)
+        self._grow(sum(each.agent.context for each in running))
+
+    def _branch(self, operation: graph.ToolCall | graph.FileAccess) -> _Running:
+        """Start a stand-in for one branch: it draws from this agent's streams, its context starts empty."""
+        branch = Agent(self.session, self.lane, 0)
+        branch._streams = self._streams
+        branch.causes = self.causes
+        return _Running(branch, self.env.process(branch.run((operation,))))
+
+    # waits and sub-agents
+
+    def _human(self, wait: graph.HumanWait) -> Steps:
+        start = self.env.now
+        yield self.env.timeout(to_ns(wait.time_s(self._stream(wait.cause))))
+        self._spend(Part.HUMAN, "human", start)
+
+    def _loop(self, loop: graph.Loop) -> Steps:
+        for _ in range(int(loop.times(self._stream(loop.cause)))):
+            yield from self._body(loop.body)
+
+    def _fan_out(self, fan_out: graph.FanOut) -> Steps:
+        started = [self._start(sub) for sub in fan_out.agents]
+        foreground = [r for r, sub in zip(started, fan_out.agents, strict=True) if not sub.background]
+        for running, sub in zip(started, fan_out.agents, strict=True):
+            if sub.background:
+                running.spawned = self.path.copy()
+                self.background.setdefault(sub.name, []).append(running)
+        if foreground:
+            yield from self._wait_for(foreground)
+            self._grow(sum(running.report_tokens for running in foreground))
+
+    def _start(self, sub: graph.SubAgent) -> _Running:
+        number = self.starts[sub.name] = self.starts.get(sub.name, 0) + 1
+        name = sub.name if number == 1 else f"{sub.name} #{number}"
+        child = Agent(self.session, f"{self.lane}/{name}", self.system_tokens)
+        if sub.inherits:
+            child.context, child.cached, child.counted = self.context, self.cached, self.context
+        else:
+            child.system_tokens = child.context = sub.system_tokens
+        child.causes = self.causes
+        draws = child._stream(sub.cause)
+        child._grow(int(sub.task_tokens(draws)))
+        report = int(sub.report_tokens(draws))
+        return _Running(child, self.env.process(child.run(sub.body)), report)
+
+    def _wait_for(self, running: list[_Running]) -> Steps:
+        """Wait until all have ended; the last one to end is the critical one."""
+        for each in running:
+            if each.process.is_alive:
+                yield each.process
+        if running:
+            last = max((each.agent for each in running), key=lambda agent: agent.end_ns)
+            self.path.extend(last.path)
+            self.causes = last.causes
+
+    def _join(self, join: graph.Join) -> Steps:
+        for name in join.names:
+            for running in self.background.pop(name, ()):
+                if running.process.is_alive:
+                    yield running.process
+                    assert running.spawned is not None
+                    self.path = running.spawned
+                    self.path.extend(running.agent.path)
+                    self.causes = running.agent.causes
+                self._grow(running.report_tokens)
+
+
+class _Running:
+    """A sub-agent or branch under way; `spawned` is the starter's path at its start."""
+
+    __slots__ = ("agent", "process", "report_tokens", "spawned")
+
+    def __init__(self, agent: Agent, process: Process, report_tokens: int = 0) -> None:
+        self.agent, self.process, self.report_tokens = agent, process, report_tokens
+        self.spawned: CriticalPath | None = None
+
+
+_INSTANT: dict[type, Callable[[Agent, Any], None]] = {graph.UserMessage: Agent._user}
+_TIMED: dict[type, Callable[[Agent, Any], Steps]] = {
+    graph.ModelCall: Agent._generate,
+    graph.ToolCall: Agent._tool,
+    graph.FileAccess: Agent._files,
+    graph.Parallel: Agent._parallel,
+    graph.Loop: Agent._loop,
+    graph.FanOut: Agent._fan_out,
+    graph.Join: Agent._join,
+    graph.HumanWait: Agent._human,
+    graph.Summarise: Agent._summarise,
+}

@@ -1,0 +1,117 @@
+"""Runs a plan: builds servers and agents, lets the clock run, checks the laws, returns the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simpy import Environment
+
+from agentsim.backends.base import CostModel, IterationCost
+from agentsim.invariants import check
+from agentsim.plan import Plan
+from agentsim.result import Resource, Result, Source
+from agentsim.sim.agent import Agent, Session, Steps
+from agentsim.sim.recorder import Detail, Recorder
+from agentsim.sim.request import Server
+from agentsim.sim.server import EngineServer
+from agentsim.sim.service import Service
+from agentsim.sim.tools import ToolBench
+from agentsim.units import to_ns, to_s
+
+
+def simulate(
+    plan: Plan, seed: int = 0, *, detail: Detail = "full", arrivals_s: Sequence[float] = (0.0,)
+) -> Result:
+    """Run one agent per arrival on shared servers and tools; return the checked result.
+
+    Same plan, seed and arrivals give the same result, byte for byte. With `detail="summary"` memory
+    grows with agents that are alive, not with turns that are done. Raises `InfeasibleError` where a
+    context outgrows the model or the memory.
+    """
+    env = Environment(0)
+    servers = {name: _server(env, cost) for name, cost in plan.engines.items()}
+    bench, recorder = ToolBench(env), Recorder(detail)
+    server = servers[plan.stages[0].engine]
+    for index, arrival in enumerate(arrivals_s):
+        session = Session(env, plan, server, bench, recorder, seed, index)
+        env.process(_task(session, to_ns(arrival)))
+    env.run()
+    return check(_result(plan, seed, recorder, bench, servers))
+
+
+def _server(env: Environment, cost: CostModel) -> Server:
+    return EngineServer(env, cost) if isinstance(cost, IterationCost) else Service(env, cost)
+
+
+def _task(session: Session, arrival_ns: int) -> Steps:
+    if arrival_ns:
+        yield session.env.timeout(arrival_ns)
+    main = Agent(session, "main", session.plan.task.system_tokens)
+    yield from main.run(session.plan.task.body)
+    session.recorder.tasks.append(session.outcome(main))
+    if main.path.spans is not None:
+        session.recorder.critical.update(main.path.spans)
+
+
+def _result(
+    plan: Plan, seed: int, recorder: Recorder, bench: ToolBench, servers: dict[str, Server]
+) -> Result:
+    return Result(
+        workflow=plan.task.name,
+        deployment=plan.deployment,
+        title=plan.title,
+        seed=seed,
+        origin="simulated",
+        tasks=tuple(recorder.tasks),
+        ttft_ns=recorder.ttft(),
+        itl_ns=recorder.itl(),
+        calls_started=recorder.calls_started,
+        calls_finished=recorder.calls_finished,
+        resources=tuple(bench.resources() + _engine_resources(servers)),
+        sources=tuple(Source(u.name, u.basis, u.source) for u in plan.sources),
+        warnings=tuple(_warnings(plan, servers, recorder)),
+        turns=tuple(recorder.turns),
+        spans=recorder.finished_spans(),
+        cost_usd=_cost(plan, recorder),
+    )
+
+
+def _engine_resources(servers: dict[str, Server]) -> list[Resource]:
+    found = []
+    for name, server in servers.items():
+        if isinstance(server, EngineServer):
+            found.append(Resource(f"{name}: sequences", server.cost.max_sequences, server.peak_sequences))
+            found.append(Resource(f"{name}: KV bytes", server.cost.kv_capacity_bytes, server.peak_kv_bytes))
+    return found
+
+
+def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> list[str]:
+    found = []
+    if plan.unknown_parts:
+        parts = ", ".join(name.partition(".")[2].replace("_", " ") for name in plan.unknown_parts)
+        found.append(f"lower bound: not published and counted as zero: {parts}")
+    outside = sum(s.extrapolated for s in servers.values() if isinstance(s, Service))
+    if outside:
+        found.append(f"{outside} calls lie outside the measured context lengths; the nearest speed was used")
+    if recorder.contexts_cut:
+        found.append(f"{recorder.contexts_cut} compactions had to drop the oldest results to fit the window")
+    return found
+
+
+def _cost(plan: Plan, recorder: Recorder) -> float | None:
+    """Return USD per task: by the token where the service charges so, else by the time of the chips."""
+    tasks: list[Any] = recorder.tasks
+    if not tasks:
+        return None
+    if plan.token_prices is not None:
+        prices = plan.token_prices
+        cached = sum(t.cached_tokens for t in tasks)
+        uncached = sum(t.prompt_tokens for t in tasks) - cached
+        written = sum(t.output_tokens for t in tasks)
+        total = uncached * prices.uncached + cached * prices.cached + written * prices.output
+        return total / len(tasks)
+    if plan.usd_per_s is None:
+        return None
+    elapsed = max(t.end_ns for t in tasks) - min(t.start_ns for t in tasks)
+    return plan.usd_per_s * to_s(elapsed) / len(tasks)

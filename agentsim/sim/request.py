@@ -1,0 +1,65 @@
+"""A model call on its way through a server, and the door that every server has."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from simpy import Environment, Event
+
+
+class Request:
+    """One model call: what it asks for, and when what happened to it (clock nanoseconds).
+
+    `overhead_ns` is the fixed time before it could queue; it counts as prefill.
+    """
+
+    __slots__ = (
+        "below_window",
+        "cached",
+        "context",
+        "done",
+        "finished_ns",
+        "first_token_ns",
+        "joined",
+        "kv",
+        "output",
+        "overhead_ns",
+        "prompt",
+        "remaining",
+        "started_ns",
+        "submitted_ns",
+    )
+
+    def __init__(self, env: Environment, prompt: int, cached: int, output: int) -> None:
+        self.prompt, self.cached, self.output = prompt, cached, output
+        self.done = Event(env)
+        self.submitted_ns: int = env.now
+        self.overhead_ns = self.started_ns = self.first_token_ns = self.finished_ns = 0
+        self.remaining = max(prompt - cached, 1)
+        self.context = float(prompt - self.remaining)
+        self.joined = 0
+        self.below_window = False
+        self.kv = 0.0
+
+    @property
+    def queue_ns(self) -> int:
+        return self.started_ns - self.submitted_ns - self.overhead_ns
+
+    @property
+    def prefill_ns(self) -> int:
+        return self.overhead_ns + self.first_token_ns - self.started_ns
+
+    @property
+    def decode_ns(self) -> int:
+        return self.finished_ns - self.first_token_ns
+
+
+class Server(Protocol):
+    """Takes calls; each ends by its `done` event."""
+
+    cache_lifetime_ns: float
+    """How long an unused prefix stays cached; infinite where it does not expire."""
+
+    def submit(self, prompt: int, cached: int, output: int) -> Request:
+        """Start a call now. Precondition: 0 <= cached <= prompt, output >= 0."""
+        ...

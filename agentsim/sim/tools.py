@@ -1,0 +1,75 @@
+"""Tools with a finite number of slots, shared by all agents of a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simpy import Environment
+from simpy import Resource as Slots
+
+from agentsim.result import Resource
+from agentsim.seeds import Stream
+from agentsim.units import to_ns
+from agentsim.workflow.graph import FileAccess, ToolCall
+
+
+class ToolBench:
+    """The slots of every limited tool, made when the tool is first called."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._slots: dict[str, Slots] = {}
+        self._peaks: dict[str, int] = {}
+
+    def slots(self, call: ToolCall) -> Slots | None:
+        """Return the slots that a call must hold, or None where any number may run."""
+        if call.slots is None:
+            return None
+        if call.name not in self._slots:
+            self._slots[call.name] = Slots(self._env, call.slots)
+        return self._slots[call.name]
+
+    def note_use(self, name: str) -> None:
+        """Remember how many slots are taken now."""
+        self._peaks[name] = max(self._peaks.get(name, 0), self._slots[name].count)
+
+    def resources(self) -> list[Resource]:
+        return [
+            Resource(f"tool {name}", slots.capacity, self._peaks.get(name, 0))
+            for name, slots in sorted(self._slots.items())
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """One call as drawn: the time of each attempt, the pause behind all but the last, how it ended."""
+
+    times_ns: tuple[int, ...]
+    pauses_ns: tuple[int, ...]
+    result_tokens: int
+    failed: bool
+
+
+def draw_call(call: ToolCall, stream: Stream) -> Attempts:
+    """Draw a tool call, its failures included. Everything is drawn before any of it happens."""
+    times, pauses = [to_ns(call.time_s(stream))], []
+    retry, failed = call.retry, False
+    if retry is not None:
+        pause_s = retry.initial_s
+        failed = stream() < retry.probability
+        while failed and len(pauses) < retry.retries:
+            pauses.append(to_ns(pause_s))
+            pause_s *= retry.factor
+            times.append(to_ns(call.time_s(stream)))
+            failed = stream() < retry.probability
+    return Attempts(tuple(times), tuple(pauses), int(call.result_tokens(stream)), failed)
+
+
+def draw_files(access: FileAccess, stream: Stream) -> tuple[int, int]:
+    """Draw a run of files one after another; return (nanoseconds, tokens that join the context)."""
+    time_s, tokens = 0.0, 0.0
+    for _ in range(int(access.count(stream))):
+        size = access.size_bytes(stream)
+        time_s += access.latency_s(stream) + size / access.bytes_per_s
+        tokens += access.tokens(size)
+    return to_ns(time_s), int(tokens) + int(access.result_tokens(stream))

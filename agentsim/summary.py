@@ -1,0 +1,171 @@
+"""What several runs of one plan came to: the figures that tables and JSON show.
+
+Times are seconds. Parts are means over runs and sum to the mean task completion time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentsim.result import INFERENCE, Part, Result, Source, Spread
+from agentsim.units import to_s
+
+SCHEMA = "agentsim.run/1"
+_S_PER_NS = to_s(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Means over runs; `prompt` includes `cached`."""
+
+    prompt: float
+    cached: float
+    output: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The runs of one workflow on one deployment, and the first run whole."""
+
+    first: Result
+    runs: int
+    completion_s: Spread
+    parts_s: dict[Part, float]
+    tokens: Tokens
+    peak_context: int
+    model_calls: float
+    tool_calls: float
+    critical_output: float
+    output_tokens_per_s: float | None
+    ttft_s: Spread | None
+    itl_s: Spread | None
+    cost_usd: float | None
+    warnings: tuple[str, ...]
+
+    @property
+    def human_s(self) -> float:
+        return self.parts_s[Part.HUMAN]
+
+    @property
+    def inference_share(self) -> float:
+        """Share of the task completion time that faster inference could shorten."""
+        total = self.completion_s.avg
+        return sum(self.parts_s[part] for part in INFERENCE) / total if total else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `run --format json` prints."""
+        first = self.first
+        return {
+            "schema": SCHEMA,
+            "workflow": first.workflow,
+            "deployment": first.deployment,
+            "title": first.title,
+            "origin": first.origin,
+            "runs": self.runs,
+            "seed": first.seed,
+            "task_completion_s": asdict(self.completion_s),
+            "trajectory_e2e_latency_ms": asdict(self.completion_s.scaled(1e3)),
+            "breakdown_s": {p.key: self.parts_s[p] for p in Part if p is not Part.HUMAN},
+            "human_wait_s": self.human_s,
+            "inference_share": self.inference_share,
+            "tokens": asdict(self.tokens),
+            "peak_context_tokens": self.peak_context,
+            "model_calls": self.model_calls,
+            "tool_calls": self.tool_calls,
+            "output_tokens_per_s": self.output_tokens_per_s,
+            "ttft_s": asdict(self.ttft_s) if self.ttft_s else None,
+            "itl_s": asdict(self.itl_s) if self.itl_s else None,
+            "cost_usd": self.cost_usd,
+            "sources": sources_json(first.sources),
+            "warnings": list(self.warnings),
+        }
+
+
+def sources_json(sources: Iterable[Source]) -> dict[str, Any]:
+    """Return counts by basis and the list, strongest basis first."""
+    listed = [{"name": s.name, "basis": s.basis, "source": s.text} for s in sources]
+    return {"counts": dict(Counter(entry["basis"] for entry in listed)), "list": listed}
+
+
+class SummaryBuilder:
+    """Takes results one by one and keeps only what the summary needs, beside the first."""
+
+    def __init__(self) -> None:
+        self._first: Result | None = None
+        self._runs = 0
+        self._completion_s: list[float] = []
+        self._parts_ns = [0] * len(Part)
+        self._totals: Counter[str] = Counter()
+        self._peak = 0
+        self._ttft_ns: list[float] = []
+        self._itl_ns: list[float] = []
+        self._cost: list[float | None] = []
+        self._warnings: dict[str, None] = {}
+
+    def add(self, result: Result) -> None:
+        """Take one more run of the same plan."""
+        self._first = self._first or result
+        self._runs += 1
+        self._completion_s += result.completion_s()
+        self._cost.append(result.cost_usd)
+        self._warnings |= dict.fromkeys(result.warnings)
+        for task in result.tasks:
+            self._peak = max(self._peak, task.peak_context)
+            self._parts_ns = [a + b for a, b in zip(self._parts_ns, task.parts_ns, strict=True)]
+            self._totals.update({name: getattr(task, name) for name in _SUMMED})
+        self._ttft_ns += [t.ttft_ns for t in result.turns if not t.compaction]
+        self._itl_ns += [t.itl_ns for t in result.turns if t.itl_ns is not None and not t.compaction]
+
+    def build(self) -> Summary:
+        """Return the summary. Precondition: at least one run was added."""
+        assert self._first is not None, "no run was added"
+        tasks, totals, completion = len(self._completion_s), self._totals, Spread.of(self._completion_s)
+        assert completion is not None
+        decode_s = to_s(totals["decode_ns"])
+        return Summary(
+            first=self._first,
+            runs=self._runs,
+            completion_s=completion,
+            parts_s={part: to_s(self._parts_ns[part]) / tasks for part in Part},
+            tokens=Tokens(*(totals[f"{name}_tokens"] / tasks for name in ("prompt", "cached", "output"))),
+            peak_context=self._peak,
+            model_calls=totals["model_calls"] / tasks,
+            tool_calls=totals["tool_calls"] / tasks,
+            critical_output=totals["critical_output"] / tasks,
+            output_tokens_per_s=totals["output_tokens"] / decode_s if decode_s else None,
+            ttft_s=_seconds(Spread.of(self._ttft_ns) or self._first.ttft_ns),
+            itl_s=_seconds(Spread.of(self._itl_ns) or self._first.itl_ns),
+            cost_usd=_mean(self._cost),
+            warnings=tuple(self._warnings),
+        )
+
+
+_SUMMED = (
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "model_calls",
+    "tool_calls",
+    "critical_output",
+    "decode_ns",
+)
+
+
+def summarise(results: Iterable[Result]) -> Summary:
+    """Return the summary of one or more runs of the same plan."""
+    builder = SummaryBuilder()
+    for result in results:
+        builder.add(result)
+    return builder.build()
+
+
+def _seconds(spread: Spread | None) -> Spread | None:
+    return spread.scaled(_S_PER_NS) if spread else None
+
+
+def _mean(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) / len(known) if len(known) == len(costs) and known else None
