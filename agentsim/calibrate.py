@@ -1,12 +1,10 @@
-"""Fits the cost of each recorded model's calls, judges it by sessions left out, writes it as endpoints.
+"""Fits what a recorded model's calls cost, judges the fit by sessions left out, writes it as endpoints.
 
-A call is taken to cost a fixed time and a time per uncached, per cached and per written token: the
-formula of `backends.endpoint`. Also holds existing endpoints against recorded sessions.
+The formula is that of `backends.endpoint`: a fixed time, and times per uncached, cached and written token.
 
-Why so: the variance of a call's time grows with the time, so the fit is quasi-Poisson; stalls of a
-service are rare and huge, so a call counts as at most three times its expectation; a task is a sum
-of calls, so the fit's sum is set to the recorded one. Forked sessions repeat calls of their origin:
-a repeated call counts once, and linked sessions are left out together.
+Why so: a call's variance grows with its time, hence quasi-Poisson; a service's stalls are rare and huge,
+hence a call counts as at most three times its expectation; a task is a sum of calls, hence the fit's
+sum is set to the recorded one. Forked sessions repeat calls: each counts once, linked ones stay together.
 """
 
 from __future__ import annotations
@@ -39,12 +37,9 @@ CACHE_LIFETIME_S = 300.0
 CACHE_SOURCE = "Anthropic prompt caching documentation: default lifetime 5 minutes"
 _CACHE_WHY = '"the default of Anthropic, as the fit took it; not published for this model"'
 COMMAND = "agentsim calibrate"
-CLIP = 3.0
-ROUNDS = 60
-CONVERGED = 1e-9
+CLIP, ROUNDS, CONVERGED = 3.0, 60, 1e-9
 FOLDS, SEEDS, DRAWS = 5, range(5), 20
 MIN_CALLS, MIN_SESSIONS, MIN_SESSION_CALLS = 30, 2, 10
-
 _PARTS = ("fixed", "per_uncached_token", "per_cached_token", "decode_speed")
 _quoted = partial(json.dumps, ensure_ascii=False)
 Array = NDArray[np.float64]
@@ -65,9 +60,9 @@ class Costs:
 class ModelScore:
     """How predictions meet one model's recorded calls, summed by session.
 
-    The error is |predicted / recorded - 1|, its median over sessions of ten calls and more; the ratio is
-    that of these sessions' sums. Both are None where no session is that long. Sigmas are those of
-    log(recorded / predicted): of a call inside its session, and of the factor that a session shares.
+    Error: the median of |predicted / recorded - 1| over sessions of ten calls and more; ratio: of their
+    sums; None where there are none. Sigmas of log(recorded / predicted): of a call inside its session,
+    and of the factor that a session shares.
     """
 
     sessions: int
@@ -131,27 +126,19 @@ def calibrate_endpoints(sessions: Iterable[RecordedSession]) -> Calibration:
 
 
 def check_endpoints(profiles: Mapping[str, Endpoint], sessions: Iterable[RecordedSession]) -> EndpointCheck:
-    """Hold endpoints against recorded sessions, without a fit.
-
-    An endpoint answers for the model of its name, with or without the model's trailing date.
-    """
+    """Hold endpoints against recorded sessions: each for the model of its name, with or without the date."""
     by_model, excluded = usable_calls(sessions)
     scores: dict[str, ProfileScore] = {}
     skipped: dict[str, str] = {}
     for model, calls in by_model.items():
-        names = (model, _file_name(model), short_name(model))
-        name = next((name for name in names if name in profiles), None)
+        name = next((n for n in (model, _file_name(model), short_name(model)) if n in profiles), None)
         if name is None:
             skipped[model] = "no endpoint of this name"
-        elif not _speed(profiles[name]):
+        elif not any(point.speed for point in profiles[name].decode_speed.value or ()):
             skipped[model] = "its endpoint's decode speed is unknown"
         else:
             scores[model] = _profile_score(name, profiles[name], calls)
     return Report(scores, excluded, skipped)
-
-
-def _speed(endpoint: Endpoint) -> float:
-    return min((point.speed for point in endpoint.decode_speed.value or ()), default=0.0)
 
 
 def usable_calls(sessions: Iterable[RecordedSession]) -> tuple[dict[str, list[UsableCall]], dict[str, int]]:
@@ -183,15 +170,10 @@ def usable_calls(sessions: Iterable[RecordedSession]) -> tuple[dict[str, list[Us
 
 
 def _idle_and_calls(lane: RecordedLane) -> Iterator[tuple[float, RecordedCall]]:
-    """Yield every call of a lane after the wait directly before it; waits side by side count as one."""
-    waits: list[RecordedWait] = []
-    for event in lane.events:
+    """Yield every call of a lane after the seconds of the wait directly before it."""
+    for before, event in itertools.pairwise((None, *lane.events)):
         if isinstance(event, RecordedCall):
-            first_s = min((wait.start_s for wait in waits), default=0.0)
-            yield max((wait.end_s - first_s for wait in waits), default=0.0), event
-            waits = []
-        else:
-            waits.append(event)
+            yield before.duration_s if isinstance(before, RecordedWait) else 0.0, event
 
 
 def _unusable(call: RecordedCall) -> str:
@@ -326,8 +308,7 @@ def _sigmas(table: _Table, predicted: Array) -> tuple[float, float]:
 def _spreads(table: _Table, costs: Array) -> Costs:
     """Return each cost's relative standard deviation over bootstrap draws of groups of linked sessions."""
     rows = [np.flatnonzero(table.group == group) for group in np.unique(table.group)]
-    random = np.random.default_rng(0)
-    picks = (random.integers(len(rows), size=len(rows)) for _ in range(DRAWS))
+    picks = np.random.default_rng(0).integers(len(rows), size=(DRAWS, len(rows)))
     drawn = np.array([_fitted(table.take(np.concatenate([rows[i] for i in pick]))) for pick in picks])
     deviations = drawn.std(axis=0, ddof=1).tolist()
     return Costs(*(d / c if c > 0 else None for d, c in zip(deviations, costs.tolist(), strict=True)))
@@ -339,9 +320,9 @@ def _profile_score(name: str, endpoint: Endpoint, calls: Sequence[UsableCall]) -
     predicted = np.array([time.prefill_s + time.decode_s for time in times])
     timed = (endpoint.fixed, endpoint.per_uncached_token, endpoint.per_cached_token)
     unknown = any(datum.basis == "unknown" for datum in timed)
-    scores = _scores(_table(calls), predicted, [predicted])
-    outside = sum(time.extrapolated for time in times)
-    return ProfileScore(**scores, endpoint=name, lower_bound=unknown, extrapolated_calls=outside)
+    scores = _scores(_table(calls), predicted, unseen=[predicted])
+    extra = sum(time.extrapolated for time in times)
+    return ProfileScore(**scores, endpoint=name, lower_bound=unknown, extrapolated_calls=extra)
 
 
 class _Profiles(Strict):
@@ -362,8 +343,7 @@ def _file_name(model: str) -> str:
 def endpoint_documents(calibration: Calibration, source: str, command: str = COMMAND) -> dict[str, str]:
     """Return the YAML text of each fitted endpoint by name: the model's, short where that is unique.
 
-    `source` says where the recorded calls are from, `command` what was typed. A model whose output
-    shows no cost has no decode speed that could be written, and no document.
+    `source` says where the calls are from, `command` what was typed. Without a cost of output: no document.
     """
     fits = {m: fit for m, fit in calibration.models.items() if fit.costs.per_output_token}
     uses = Counter(map(short_name, fits))
@@ -385,7 +365,7 @@ def profile_document(calibration: Calibration, source: str, command: str = COMMA
 
 def _endpoint_text(model: str, fit: ModelFit, source: str) -> str:
     fixed, uncached, cached, output = (cost or 0.0 for cost in astuple(fit.costs))
-    tokens = (f"{uncached * 1e6:.6g} us/tok", f"{cached * 1e6:.6g} us/tok")
+    tokens = [f"{cost * 1e6:.6g} us/tok" for cost in (uncached, cached)]
     values = (f"{fixed:.6g} s", *tokens, f"{1 / output:.6g} tok/s")
     known = [f"spread: {s:.3g}, " if s is not None else "" for s in astuple(fit.spreads)]
     anchors = (f"&fit {_quoted(_fitted_on(fit))}", *["*fit"] * 3)
@@ -399,11 +379,11 @@ def _endpoint_text(model: str, fit: ModelFit, source: str) -> str:
 
 
 def _fitted_on(fit: ModelFit) -> str:
-    text = f"{fit.calls:,} calls in {fit.sessions} sessions"
-    if fit.median_session_error is None or fit.total_ratio is None:
-        return f"{text}; no session could be left out to judge by"
-    figures = f"median error {fit.median_session_error:.1%}, predicted / recorded {fit.total_ratio:.3f}"
-    return f"{text}; {fit.judged_sessions} sessions left out in turn: {figures}"
+    text, error = f"{fit.calls:,} calls in {fit.sessions} sessions", fit.median_session_error
+    if error is None:
+        return f"{text}; none could be left out to judge by"
+    judged = f"{fit.judged_sessions} sessions left out in turn: median error {error:.1%}"
+    return f"{text}; {judged}, predicted / recorded {fit.total_ratio:.3f}"
 
 
 def read_profiles(path: str) -> dict[str, Endpoint]:

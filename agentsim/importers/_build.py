@@ -24,7 +24,6 @@ CLOCK_STEP_S = 1.0
 
 IDLE = "harness"
 _PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
-_WORDS = ("null", "true", "false")
 
 Children = Mapping[str, Sequence[RecordedLane]]
 
@@ -57,17 +56,19 @@ def workflow_document(session: RecordedSession) -> str:
 
     The main lane comes first in `session.lanes`; a lane whose parent is unknown counts as its child.
     """
-    main = session.lanes[0]
-    first = next(main.calls, None)
-    said = max(first.prompt_tokens - session.system_tokens, 0) if first else 0
-    opening = [_Step("user", {"tokens": str(said)})] if said else []
+    main, first = session.lanes[0], next(session.lanes[0].calls, None)
+    system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
+    said = first.prompt_tokens - system if first else 0
+    start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
+    steps = [_Step("user", {"tokens": str(said)})] if said else []
+    steps += _LaneSteps(_children(session), main, start_s).build()
     lines = [
         *_header(session),
         f"name: {_quoted(session.name)}",
-        f"source: {_quoted(f'{session.format} log, session {session.name}')}",
-        f"context: {{system_tokens: {session.system_tokens}}}",
+        f"source: {_quoted(f'{session.format} log')}",
+        f"context: {{system_tokens: {system}}}",
         "steps:",
-        *_lines(opening + _LaneSteps(_children(session), main, main.start_s).build(), 2),
+        *_lines(steps, 2),
     ]
     return "\n".join(lines) + "\n"
 
@@ -75,8 +76,8 @@ def workflow_document(session: RecordedSession) -> str:
 def _header(session: RecordedSession) -> Iterator[str]:
     calls = list(session.calls)
     yield "# A recorded session as a workflow: recorded tokens, waits to the millisecond."
-    yield f"# From a log of the format {_quoted(session.format)}; session {_quoted(session.name)}."
-    yield f"# {len(calls)} model calls, {len(session.lanes) - 1} sub-agents."
+    counts = f"{len(calls)} model calls, {len(session.lanes) - 1} sub-agents"
+    yield f"# From a {_printable(session.format)} log, session {_printable(session.name)}: {counts}."
     if untimed := sum(call.timing == "absent" for call in calls):
         yield f"# {untimed} calls have no recorded duration: the wait after such a call holds its answer too."
     if session.odd:
@@ -89,8 +90,8 @@ def _children(session: RecordedSession) -> Children:
     names = {lane.name for lane in session.lanes}
     children: dict[str, list[RecordedLane]] = defaultdict(list)
     for lane in sorted(session.lanes[1:], key=lambda lane: lane.start_s):
-        known = lane.parent is not None and lane.parent in names and lane.parent != lane.name
-        children[str(lane.parent) if known else session.lanes[0].name].append(lane)
+        parent = lane.parent if lane.parent in names else None
+        children[parent or session.lanes[0].name].append(lane)
     return children
 
 
@@ -138,10 +139,9 @@ def _agent_lines(agent: _SubAgent, indent: int) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """Return text as YAML: plain where it cannot be read as anything else."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+    if _PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false"):
         return text
-    escaped = _printable(text).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + _printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _printable(text: str) -> str:
@@ -161,10 +161,6 @@ class _Gap:
     after: RecordedCall | None = None
     waits: list[RecordedWait] = field(default_factory=list)
     children: list[RecordedLane] = field(default_factory=list)
-
-    @property
-    def until_s(self) -> float:
-        return self.after.start_s if self.after else math.inf
 
     @property
     def growth_tokens(self) -> int:
@@ -216,6 +212,7 @@ def _end_s(lane: RecordedLane, children: Children) -> float:
 def _groups(gap: _Gap, children: Children) -> list[_Group]:
     """Return the sub-agents that start in a gap; those whose times overlap share a group."""
     groups: list[_Group] = []
+    until_s = gap.after.start_s if gap.after else math.inf
     for child in gap.children:
         end_s = _end_s(child, children)
         last = groups[-1] if groups else None
@@ -223,7 +220,7 @@ def _groups(gap: _Gap, children: Children) -> list[_Group]:
             groups.append(_Group(child.start_s, child.start_s, child.start_s, [], []))
         group = groups[-1]
         group.end_s = max(group.end_s, end_s)
-        if end_s > gap.until_s + CLOCK_STEP_S:
+        if end_s > until_s + CLOCK_STEP_S:
             group.background.append(child)
         else:
             group.foreground.append(child)
@@ -292,6 +289,7 @@ class _LaneSteps:
                 self._waits(item)
         if gap.after is not None:
             self._idle(gap.after.start_s)
+        if gap.growth_tokens:
             self._grow(first, gap.growth_tokens)
 
     def _idle(self, until_s: float) -> None:
@@ -303,8 +301,7 @@ class _LaneSteps:
     def _agents(self, group: _Group) -> None:
         self.now_s = max(self.now_s, group.start_s)
         lanes = sorted(group.foreground + group.background, key=lambda lane: lane.start_s)
-        agents = [self._sub_agent(lane, lane in group.background) for lane in lanes]
-        self.steps.append(_Step("agents", agents=agents))
+        self.steps.append(_Step("agents", agents=[self._sub_agent(x, x in group.background) for x in lanes]))
         self.now_s = max(self.now_s, group.awaited_s)
 
     def _sub_agent(self, lane: RecordedLane, background: bool) -> _SubAgent:
@@ -334,8 +331,6 @@ class _LaneSteps:
 
     def _grow(self, first: int, tokens: int) -> None:
         """Lay what joined the context to the tools, else the sub-agents, else the user since `first`."""
-        if tokens == 0:
-            return
         since = self.steps[first:]
         steps = [inner for step in since for inner in (step, *step.branches)]
         tools = [step for step in steps if step.fields.get("tool", IDLE) != IDLE]
@@ -349,12 +344,9 @@ class _LaneSteps:
 
 
 def _wait(piece: _Piece, start_s: float) -> _Step:
-    time, human = _time(start_s, piece.end_s), piece.wait.kind == "human"
-    return (
-        _Step("think", text=time)
-        if human
-        else _Step("call", {"tool": _quoted(piece.wait.name), "time": time})
-    )
+    time, name = _time(start_s, piece.end_s), _quoted(piece.wait.name)
+    human = piece.wait.kind == "human"
+    return _Step("think", text=time) if human else _Step("call", {"tool": name, "time": time})
 
 
 def _ends_with(piece: _Piece, end_s: float) -> bool:
@@ -364,8 +356,6 @@ def _ends_with(piece: _Piece, end_s: float) -> bool:
 
 _MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
 
-_Stretch = tuple[float, float, int]
-
 
 def observed_split(session: RecordedSession) -> Split:
     """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
@@ -373,11 +363,12 @@ def observed_split(session: RecordedSession) -> Split:
     timing = Counter(call.timing for call in session.calls)
     model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
     known = timing["measured"], timing["inferred"], timing["absent"]
-    elapsed = units.to_s(sum(parts))
-    return Split(elapsed, model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd))
+    return Split(
+        units.to_s(sum(parts)), model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd)
+    )
 
 
-def _marked(session: RecordedSession) -> Iterator[_Stretch]:
+def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
     """Yield (start, end, part) of every event; waits of the main agent without awaited sub-agents."""
     children = _children(session)
     for gap in _gaps(session.lanes[0], children):
@@ -395,17 +386,15 @@ def _part(wait: RecordedWait, tool: int) -> int:
     return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
 
 
-def _swept(stretches: Iterable[_Stretch]) -> list[int]:
+def _swept(stretches: Iterable[tuple[float, float, int]]) -> list[int]:
     """Return nanoseconds by part, each instant counted for the first part that is going on."""
     edges = sorted(
         (units.to_ns(at_s), change, part)
         for start_s, end_s, part in stretches
         for at_s, change in ((start_s, 1), (end_s, -1))
     )
-    parts, going = [0] * 6, [0] * 6
-    before = edges[0][0] if edges else 0
+    parts, going, before = [0] * 6, [0] * 6, edges[0][0] if edges else 0
     for at, change, part in edges:
-        first = next((i for i, count in enumerate(going) if count > 0), _NOTHING)
-        parts[first] += at - before
+        parts[next((i for i, count in enumerate(going) if count > 0), _NOTHING)] += at - before
         going[part], before = going[part] + change, at
     return parts

@@ -1,0 +1,5 @@
+"""`python -m agentsim`."""
+
+from agentsim.cli import main
+
+main()

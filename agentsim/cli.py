@@ -1,0 +1,251 @@
+"""The command line: thin verbs that parse options, call the library and print.
+
+Results go to stdout, the rest to stderr. An expected error is one line and exit code 2, an interrupt
+exit code 130; a traceback is a bug. Heavy modules are imported by the verb that needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from agentsim.errors import AgentsimError, InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = typer.Typer(
+    name="agentsim",
+    help="How long does an AI agent's whole task take on given inference hardware, and where does the time go?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+calibrate_app = typer.Typer(help="Fit a model of hardware or of a service to measurements.", rich_markup_mode=None)
+app.add_typer(calibrate_app, name="calibrate", no_args_is_help=True)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]
+Seed = Annotated[int, typer.Option(help="seed of the first run; further runs count up from it")]
+Runs = Annotated[int, typer.Option(min=1, max=100_000, help="runs over consecutive seeds")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),
+]
+Output = Annotated[Format, typer.Option("--format", help="table for people, json for programs")]
+
+
+@app.command()
+def run(
+    workflow: WorkflowPath,
+    on: Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")] = "coding-tool",
+    seed: Seed = 0,
+    runs: Runs = 1,
+    set_: Overrides = None,
+    format_: Output = Format.table,
+    output_dir: Annotated[str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")] = None,
+) -> None:
+    """Run a workflow on a deployment: task completion time and where it went.
+
+    agentsim run workflows/coding-agent.yaml --on coding-tool --runs 20
+    """
+    from agentsim.terminal.run import run_screen
+    from agentsim.verbs import run_task
+
+    with _progress("simulating", runs) as step:
+        summary = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
+    _print(format_, summary.to_json, lambda width: run_screen(summary, width))
+
+
+@app.command()
+def compare(
+    workflow: WorkflowPath,
+    on: Annotated[list[str], typer.Option(help="a deployment; give it twice or more, the first is the base")],
+    seed: Seed = 0,
+    runs: Runs = 20,
+    set_: Overrides = None,
+    format_: Output = Format.table,
+) -> None:
+    """Compare deployments on one workflow, and judge "hours become minutes".
+
+    agentsim compare workflows/coding-agent.yaml --on coding-tool --on 8xb200 --on lpx-aa
+    """
+    from agentsim.terminal.compare import compare_screen
+    from agentsim.verbs import compare_deployments
+
+    with _progress("simulating", runs * (len(on) + 1)) as step:
+        comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
+    _print(format_, comparison.to_json, lambda _: compare_screen(comparison))
+
+
+@app.command()
+def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployment or endpoint files")]) -> None:
+    """Check files without running them.
+
+    agentsim validate workflows/coding-agent.yaml
+    """
+    from agentsim.verbs import validate_file
+
+    for file in files:
+        typer.echo(f"{file}: {validate_file(file)}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="a recorded session")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="the workflow file to write")] = None,
+    log_format: Annotated[str | None, typer.Option("--from", help="the log's format, where it is not recognised")] = None,
+    format_: Output = Format.table,
+) -> None:
+    """Turn a recorded session into a workflow, and print where its time went.
+
+    agentsim import session.json -o session.yaml
+    """
+    from agentsim.terminal.imports import import_screen
+    from agentsim.verbs import import_session
+
+    imported = import_session(file, output, log_format)
+    _print(format_, imported.to_json, lambda width: import_screen(imported, width))
+
+
+@calibrate_app.command("endpoint")
+def calibrate_endpoint(
+    file: Annotated[str, typer.Argument(help="recorded sessions")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="a profile file, or a folder/")] = None,
+    check: Annotated[str | None, typer.Option(help="judge this profile instead of fitting one")] = None,
+    source: Annotated[str | None, typer.Option(help="what to name as the source; default: the file")] = None,
+    format_: Output = Format.table,
+) -> None:
+    """Fit fixed time, times per token and decode speed of every model in a file of sessions.
+
+    agentsim calibrate endpoint sessions.jsonl.gz -o my-endpoints.yaml
+    """
+    from agentsim.terminal.calibration import calibration_screen
+    from agentsim.verbs import calibrate_sessions
+
+    if (output is None) == (check is None):
+        raise InputError("calibrate endpoint: give either -o (fit and write) or --check (judge a profile)")
+    report = calibrate_sessions(file, output, check, source or os.path.basename(file))
+    _print(format_, report.to_json, lambda _: calibration_screen(report))
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="hardware, models, engines, endpoints or deployments")] = None,
+    format_: Output = Format.table,
+) -> None:
+    """List what the catalog holds.
+
+    agentsim list deployments
+    """
+    from agentsim.terminal.catalog import list_screen
+    from agentsim.verbs import list_catalog
+
+    found = list_catalog(kind)
+    _print(format_, lambda: found, lambda _: list_screen(found))
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="anything that list prints")], format_: Output = Format.table) -> None:
+    """Show everything that is known of a name: value, basis and source of each number.
+
+    agentsim show lpx-aa
+    """
+    from agentsim.specs import catalog
+    from agentsim.terminal.catalog import show_screen
+
+    kind, spec = catalog.find(name)
+    _print(format_, lambda: spec.model_dump(mode="json"), lambda _: show_screen(kind, name, spec))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for editors.
+
+    agentsim schema > workflow.schema.json
+    """
+    import json
+
+    from agentsim.workflow.schema import Workflow
+
+    typer.echo(json.dumps(Workflow.model_json_schema(), indent=2))
+
+
+@app.command()
+def init(path: Annotated[str, typer.Argument(help="the file to write")] = "workflow.yaml") -> None:
+    """Write a commented workflow to start from.
+
+    agentsim init my-task.yaml
+    """
+    from agentsim.verbs import write_starter
+
+    write_starter(path)
+    typer.echo(f"{path}: written. Next: agentsim run {path} --on coding-tool")
+
+
+def _print(format_: Format, data: Callable[[], Any], screen: Callable[[int], RenderableType]) -> None:
+    if format_ is Format.json:
+        import json
+
+        typer.echo(json.dumps(data(), indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(screen(console.width))
+
+
+@contextmanager
+def _progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal's stderr when there is more than one step."""
+    if steps < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=steps)
+        yield lambda: progress.advance(task)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 done, 2 an expected error, 130 interrupted, 1 a bug."""
+    try:
+        app(standalone_mode=False)
+    except KeyboardInterrupt:
+        _stop("interrupted", 130)
+    except AgentsimError as error:
+        _stop(str(error), 2)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (the reader has gone; nothing is left to tell)
+        sys.exit(141)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _stop(_usage_problem(error), 2)
+    sys.exit(0)
+
+
+def _usage_problem(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    place = context.command_path if context is not None else "agentsim"
+    return f"{place}: {' '.join(error.format_message().split())} (see {place} --help)"
+
+
+def _stop(text: str, code: int) -> NoReturn:
+    print(" ".join(text.split("\n")), file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""Results as files. An export sees a `Result` and nothing else."""

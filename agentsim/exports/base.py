@@ -1,0 +1,87 @@
+"""What an export is, and how files are written: whole or not at all.
+
+An export module exposes `PLUGIN`, an `Export`: a file name, and a function from a `Result` to the
+pieces of the file's text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agentsim.errors import OutputError
+from agentsim.result import Result
+
+Render = Callable[[Result], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One kind of output file."""
+
+    file_name: str
+    render: Render
+
+
+def csv_line(row: Sequence[object]) -> str:
+    """Return one line of a CSV file, quoted as RFC 4180 asks."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(row)
+    return text.getvalue()
+
+
+@contextmanager
+def output_folder(folder: str) -> Iterator[Callable[[Mapping[str, Iterable[str]]], list[str]]]:
+    """Open a folder before the work starts; yield the function that writes the files into it.
+
+    Files appear in the folder only once all are complete. Whatever ends the work early, an error or an
+    interrupt, leaves neither partial files nor a folder that was not there before.
+    """
+    existed = os.path.isdir(folder)
+    staging = _staging(folder)
+    try:
+        yield lambda files: _write_all(folder, staging, files)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if not existed and os.path.isdir(folder) and not os.listdir(folder):
+            os.rmdir(folder)
+
+
+def _staging(folder: str) -> str:
+    try:
+        os.makedirs(folder, exist_ok=True)
+        return tempfile.mkdtemp(prefix=".agentsim-", dir=folder)
+    except OSError as bad:
+        raise OutputError(f"{folder}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None
+
+
+def _write_all(folder: str, staging: str, files: Mapping[str, Iterable[str]]) -> list[str]:
+    try:
+        for name, pieces in files.items():
+            with open(os.path.join(staging, name), "w", encoding="utf-8", newline="") as file:
+                file.writelines(pieces)
+        for name in files:
+            os.replace(os.path.join(staging, name), os.path.join(folder, name))
+    except OSError as bad:
+        raise OutputError(f"{folder}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None
+    return [os.path.join(folder, name) for name in files]
+
+
+def write_file(path: str, text: str) -> None:
+    """Write one file whole or not at all; `OutputError` where it cannot be."""
+    folder = os.path.dirname(path) or "."
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(21, "is a folder")
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+            file.write(text)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, path)
+    except OSError as bad:
+        raise OutputError(f"{path}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None

@@ -1,0 +1,98 @@
+"""The screen of `compare`: one table, a column per deployment, and the verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentsim.compare import Comparison, Verdict
+from agentsim.result import Part
+from agentsim.summary import Summary
+from agentsim.terminal.layout import grid, indented, labelled, screen
+from agentsim.terminal.run import NAMES, sources_line
+from agentsim.units import count_text, duration_text, time_unit
+
+Cell = Callable[[Summary], str]
+
+
+def compare_screen(comparison: Comparison) -> RenderableType:
+    """Return the whole screen of a comparison."""
+    columns = comparison.columns
+    name = Text(columns[0].first.workflow, style="bold")
+    return screen(name, indented(_table(columns)), *map(indented, _verdict(comparison)), indented(_notes(columns)))
+
+
+def _table(columns: Sequence[Summary]) -> Table:
+    unit, factor = time_unit(max(c.completion_s.max for c in columns))
+    table = grid("left", *["right"] * len(columns), padding=3)
+    table.add_row("", *[Text(c.first.deployment, style="bold") for c in columns])
+    for label, cell in _rows(columns, unit, factor):
+        style = "bold" if label.startswith(("task", "speed-up")) else ""
+        table.add_row(Text(label, style=style), *[Text(cell(c), style=style) for c in columns])
+    return table
+
+
+def _rows(columns: Sequence[Summary], unit: str, factor: float) -> list[tuple[str, Cell]]:
+    base = columns[0]
+    rows: list[tuple[str, Cell]] = [
+        (f"task time p50 ({unit})", lambda c: f"{c.completion_s.p50 / factor:.1f}"),
+        ("          p95", lambda c: f"{c.completion_s.p95 / factor:.1f}"),
+        ("speed-up", lambda c: _times(base.completion_s.p50, c.completion_s.p50)),
+        ("token speed (tok/s)", lambda c: f"{c.output_tokens_per_s or 0:,.0f}"),
+        ("          ratio", lambda c: _times(c.output_tokens_per_s, base.output_tokens_per_s)),
+    ]
+    rows += [_part_row(part, columns, factor, unit) for part in NAMES if any(c.parts_s[part] for c in columns)]
+    if any(c.human_s for c in columns):
+        rows.append(("human, not counted", lambda c: f"{c.human_s / factor:.1f}"))
+    rows.append(("peak context (tokens)", lambda c: count_text(c.peak_context)))
+    if any(c.cost_usd is not None for c in columns):
+        rows.append(("cost (USD a task)", lambda c: "unknown" if c.cost_usd is None else f"{c.cost_usd:.2f}"))
+    return rows
+
+
+def _part_row(part: Part, columns: Sequence[Summary], factor: float, unit: str) -> tuple[str, Cell]:
+    del columns
+    label = f"{NAMES[part]} (mean {unit})"
+    return label, lambda c: f"{c.parts_s[part] / factor:.1f}"
+
+
+def _times(upper: float | None, lower: float | None) -> str:
+    return f"{upper / lower:.1f}x" if upper and lower else "-"
+
+
+def _verdict(comparison: Comparison) -> list[RenderableType]:
+    verdict, base = comparison.verdict, comparison.columns[0]
+    answer = "Yes, for this task." if verdict.holds else "Not for this task."
+    first = Text.assemble((f'"{verdict.claim.capitalize()}"?  {answer} ', "bold"), _because(verdict, base))
+    return [first, Text(_limits(comparison))]
+
+
+def _because(verdict: Verdict, base: Summary) -> str:
+    ratio = verdict.token_speed_ratio
+    speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
+    text = f"On {verdict.fastest}, {speed}{verdict.speedup:.2g}x the task speed."
+    if base.completion_s.p50 < 3600:
+        text += f" It takes {duration_text(base.completion_s.p50)} on {base.first.deployment}: no hours to save."
+    return text
+
+
+def _limits(comparison: Comparison) -> str:
+    verdict, base = comparison.verdict, comparison.columns[0]
+    outside = duration_text(verdict.instant_s)
+    text = f"Tools, files and the network alone take {outside}"
+    if verdict.ceiling_speedup is not None:
+        text += f"; even inference in no time would give {verdict.ceiling_speedup:.3g}x"
+    text += f" ({verdict.non_inference_share:.0%} of the time on {base.first.deployment} is not inference)."
+    if verdict.saturation_tok_s is not None:
+        speed = f"{verdict.saturation_tok_s:,.0f}"
+        text += f" Decoding faster than {speed} tok/s would change the answer on {verdict.fastest} by less than 1 %."
+    return text
+
+
+def _notes(columns: Sequence[Summary]) -> Table:
+    notes = [(f"{c.first.deployment}", warning) for c in columns for warning in c.warnings]
+    sources = [(c.first.deployment, sources_line(c.first.sources, c.first.deployment)) for c in columns]
+    return labelled([*notes, *sources])

@@ -1,0 +1,144 @@
+"""The screen of `run`: the answer, where the time went, what to look at next."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentsim.result import Part, Result, Source, Spread
+from agentsim.specs.sourced import BASES
+from agentsim.summary import Summary
+from agentsim.terminal.layout import STYLES, bar, grid, indented, joined, labelled, screen
+from agentsim.units import count_text, duration_text, time_unit, to_s
+
+NAMES = {
+    Part.QUEUE: "queue",
+    Part.PREFILL: "prefill",
+    Part.DECODE: "decode",
+    Part.KV_TRANSFER: "KV transfer",
+    Part.TOOL: "tools",
+    Part.FILE: "files",
+    Part.NETWORK: "network",
+    Part.COMPACTION: "compaction",
+}
+
+
+def run_screen(summary: Summary, width: int) -> RenderableType:
+    """Return the whole screen of one or more runs."""
+    parts: list[RenderableType] = [_heading(summary), indented(_answer(summary))]
+    if summary.runs > 1:
+        parts.append(indented(_spread(summary)))
+    parts += [indented(_breakdown(summary, width)), indented(_facts(summary))]
+    return screen(*parts)
+
+
+def _heading(summary: Summary) -> RenderableType:
+    first = summary.first
+    calls = f"{summary.model_calls:.0f} model call{'' if round(summary.model_calls) == 1 else 's'}"
+    context = f"context {count_text(first.task.first_context)} → {count_text(summary.peak_context)} tokens"
+    seeds = f"seed {first.seed}" + (f"-{first.seed + summary.runs - 1}" if summary.runs > 1 else "")
+    facts = joined([calls, context, f"{count_text(summary.tokens.output)} tokens written", seeds])
+    return Text.assemble((first.workflow, "bold"), "\n", (facts, "dim"))
+
+
+def _answer(summary: Summary) -> RenderableType:
+    low = "at least " if any(w.startswith("lower bound") for w in summary.warnings) else ""
+    value = f"{low}{duration_text(summary.completion_s.avg)}"
+    label = "Task completion time" + (" (mean)" if summary.runs > 1 else "")
+    table = grid("left", "left", padding=3)
+    table.columns[1].no_wrap = False
+    table.add_row(Text(label, style="bold"), Text.assemble((value, "bold green"), f"   on {_where(summary)}"))
+    return table
+
+
+def _where(summary: Summary) -> str:
+    speed = summary.output_tokens_per_s
+    shown = f" ({count_text(speed)} tok/s while decoding)" if speed else ""
+    return summary.first.deployment + shown
+
+
+def _spread(summary: Summary) -> Table:
+    unit, factor = time_unit(summary.completion_s.max)
+    table = grid(*["right"] * 9)
+    fields = Spread.__slots__
+    table.add_row(*[Text(name, style="dim") for name in fields], Text(unit, style="dim"))
+    table.add_row(*[f"{getattr(summary.completion_s, name) / factor:.1f}" for name in fields])
+    return table
+
+
+def _breakdown(summary: Summary, width: int) -> Table:
+    total = summary.completion_s.avg
+    unit, factor = time_unit(total)
+    room = max(min(width - 44, 60), 10)
+    table = grid("left", "left", "right", "right")
+    table.columns[1].min_width = room
+    table.add_row(Text("Where the time went", style="bold"), "", Text(unit, style="dim"), Text("%", style="dim"))
+    for part, seconds in sorted(_shown(summary), key=lambda item: -item[1]):
+        share = seconds / total if total else 0.0
+        row = bar(share, room, STYLES[part.key])
+        table.add_row(f"  {NAMES[part]}", row, f"{seconds / factor:.1f}", f"{100 * share:.1f}")
+    table.add_row("", "", "─────", "")
+    table.add_row("", "", f"{total / factor:.1f}", "")
+    return table
+
+
+def _shown(summary: Summary) -> list[tuple[Part, float]]:
+    """Every part but the human's, and no KV transfer where there is none to speak of."""
+    optional = (Part.KV_TRANSFER, Part.COMPACTION, Part.FILE)
+    return [(p, s) for p, s in summary.parts_s.items() if p in NAMES and (s or p not in optional)]
+
+
+def _facts(summary: Summary) -> Table:
+    rows = [
+        ("Slowest", _slowest(summary.first)),
+        ("Per turn", _per_turn(summary)),
+        ("Inference", _inference(summary)),
+        ("Waiting for you", f"{duration_text(summary.human_s)}, not counted" if summary.human_s else ""),
+        ("Cost", f"{summary.cost_usd:.2f} USD a task" if summary.cost_usd is not None else ""),
+        *(("Note", warning) for warning in summary.warnings),
+        ("Sources", sources_line(summary.first.sources, summary.first.deployment)),
+    ]
+    return labelled([row for row in rows if row[1]])
+
+
+def _slowest(result: Result) -> str:
+    spans = sorted(
+        (s for s in result.spans if s.critical and s.part is not Part.HUMAN),
+        key=lambda s: s.start_ns - s.end_ns,
+    )
+    return joined([f"{_place(s.turn)}{s.name} {duration_text(to_s(s.end_ns - s.start_ns))}" for s in spans[:3]])
+
+
+def _place(turn: int | None) -> str:
+    return "" if turn is None else f"turn {turn + 1} "
+
+
+def _per_turn(summary: Summary) -> str:
+    ttft, itl = summary.ttft_s, summary.itl_s
+    return joined(
+        [
+            f"TTFT p50 {duration_text(ttft.p50)}, p95 {duration_text(ttft.p95)}" if ttft else "",
+            f"ITL p50 {duration_text(itl.p50)}" if itl else "",
+            f"{_cached_share(summary):.0%} of prompt tokens cached",
+        ]
+    )
+
+
+def _cached_share(summary: Summary) -> float:
+    return summary.tokens.cached / summary.tokens.prompt if summary.tokens.prompt else 0.0
+
+
+def _inference(summary: Summary) -> str:
+    share, total = summary.inference_share, summary.completion_s.avg
+    rest = duration_text(total * (1 - share))
+    return f"{share:.0%} of the task; without it the critical path would take {rest}"
+
+
+def sources_line(sources: tuple[Source, ...], deployment: str) -> str:
+    """Return the counts by basis, strongest first, and where the list is."""
+    counts = [(basis, sum(s.basis == basis for s in sources)) for basis in BASES]
+    line = joined([f"{count} {basis}" for basis, count in counts if count])
+    return f"{line} (agentsim show {deployment})"
+
+

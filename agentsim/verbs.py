@@ -1,0 +1,128 @@
+"""What each verb of the command line does, without the command line: read, compute, write files.
+
+The library's front door for scripts, too. Returns data; prints nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from agentsim import plugins, yaml_file
+from agentsim.compile import compile_plan
+from agentsim.errors import InputError, SpecError, unknown_name
+from agentsim.plan import Plan
+from agentsim.result import Result
+from agentsim.sim.engine import simulate
+from agentsim.specs import catalog
+from agentsim.summary import Summary, SummaryBuilder
+from agentsim.workflow.load import check_document, load_workflow
+from agentsim.workflow.schema import Workflow
+
+if TYPE_CHECKING:
+    from agentsim.calibrate import Calibration
+    from agentsim.compare import Comparison
+    from agentsim.recorded import RecordedSession
+
+_DEPLOYMENT = "deployment."
+Step = Callable[[], None]
+
+
+def run_task(
+    workflow: str,
+    deployment: str,
+    seeds: Sequence[int],
+    overrides: Sequence[str] = (),
+    output_dir: str | None = None,
+    step: Step = lambda: None,
+) -> Summary:
+    """Run a workflow file on a deployment over the seeds; write the output files where asked."""
+    plan = plans(workflow, [deployment], overrides)[0]
+    with _outputs(output_dir) as write:
+        builder = SummaryBuilder()
+        for seed in seeds:
+            builder.add(simulate(plan, seed))
+            step()
+        summary = builder.build()
+        if write is not None:
+            write(output_files(summary))
+    return summary
+
+
+def _outputs(folder: str | None) -> Any:
+    from agentsim.exports.base import output_folder
+
+    return nullcontext() if folder is None else output_folder(folder)
+
+
+def output_files(summary: Summary) -> dict[str, Any]:
+    """Return the text of every output file by name; the first run is the one told in full."""
+    files: dict[str, Any] = {"summary.json": [json.dumps(summary.to_json(), indent=2) + "\n"]}
+    for name in plugins.names("exports"):
+        export = plugins.load("exports", name)
+        files[export.file_name] = export.render(summary.first)
+    return files
+
+
+def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> list[Plan]:
+    """Compile one workflow file for each deployment; `deployment.x=…` overrides go to those."""
+    theirs = [o.removeprefix(_DEPLOYMENT) for o in overrides if o.startswith(_DEPLOYMENT)]
+    task = load_workflow(workflow, [o for o in overrides if not o.startswith(_DEPLOYMENT)])
+    return [compile_plan(task, name, theirs) for name in deployments]
+
+
+def compare_deployments(
+    workflow: str,
+    deployments: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str] = (),
+    step: Step = lambda: None,
+) -> Comparison:
+    """Run a workflow file on several deployments over the same seeds."""
+    from agentsim.compare import compare
+
+    if len(deployments) < 2:
+        raise InputError("compare: give --on at least twice; the first is the base of the comparison")
+    return compare(plans(workflow, deployments, overrides), simulate, seeds, step)
+
+
+def validate_file(path: str) -> str:
+    """Check one file of any kind; return what it is. Every problem is an `InputError`."""
+    document = yaml_file.read(path, InputError)
+    keys = set(document.data) if isinstance(document.data, dict) else set()
+    if "engines" in keys or "decode_speed" in keys:
+        compile_plan(_PROBE, path if os.sep in path or path.endswith((".yaml", ".yml")) else f"./{path}")
+        return "a valid endpoint" if catalog.is_endpoint(document) else "a valid deployment"
+    workflow = check_document(document)
+    return f"a valid workflow, '{workflow.name}'"
+
+
+_PROBE = Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
+
+
+def list_catalog(kind: str | None) -> dict[str, list[tuple[str, str]]]:
+    """Return (name, title) of every spec, of one kind or all."""
+    if kind is not None and kind not in catalog.KINDS:
+        raise unknown_name("kind", kind, catalog.KINDS)
+    kinds = [kind] if kind else list(catalog.KINDS)
+    return {k: [(n, _title(k, n)) for n in catalog.names(k)] for k in kinds}
+
+
+def _title(kind: str, name: str) -> str:
+    path = os.path.join(catalog.folder(kind), f"{name}.yaml")
+    data = yaml_file.read(path, SpecError).data
+    return str(data.get("title", ""))
+
+
+def write_starter(path: str) -> None:
+    """Write the commented starter workflow; an existing file is left alone."""
+    from agentsim.exports.base import write_file
+
+    if os.path.exists(path):
+        raise InputError(f"{path}: exists already; it was left as it is")
+    write_file(path, resources.files("agentsim").joinpath("starter.template.yaml").read_text("utf-8"))
