@@ -225,7 +225,7 @@ def _progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
 def main() -> NoReturn:
     """Run the command line and exit: 0 done, 2 an expected error, 130 interrupted, 1 a bug."""
     try:
-        app(standalone_mode=False)
+        app(prog_name="agentsim", standalone_mode=False)
     except KeyboardInterrupt:
         _stop("interrupted", 130)
     except AgentsimError as error:

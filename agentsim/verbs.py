@@ -25,7 +25,7 @@ from agentsim.workflow.load import check_document, load_workflow
 from agentsim.workflow.schema import Workflow
 
 if TYPE_CHECKING:
-    from agentsim.calibrate import Calibration
+    from agentsim.calibrate import Report
     from agentsim.compare import Comparison
     from agentsim.recorded import RecordedSession
 
@@ -126,3 +126,75 @@ def write_starter(path: str) -> None:
     if os.path.exists(path):
         raise InputError(f"{path}: exists already; it was left as it is")
     write_file(path, resources.files("agentsim").joinpath("starter.template.yaml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A recorded session, the split of its observed time, and the workflow file that was written."""
+
+    session: RecordedSession
+    split: Any
+    written: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `import --format json` prints; seconds and counts."""
+        calls = list(self.session.calls)
+        split = {name: getattr(self.split, name) for name in self.split.__slots__}
+        return {
+            "session": self.session.name,
+            "format": self.session.format,
+            "observed": split,
+            "model_calls": len(calls),
+            "sub_agents": len(self.session.lanes) - 1,
+            "tokens": {
+                "prompt": sum(c.prompt_tokens for c in calls),
+                "cached": sum(c.cached_tokens for c in calls),
+                "output": sum(c.output_tokens for c in calls),
+            },
+            "odd": dict(self.session.odd),
+            "written": self.written,
+        }
+
+
+def import_session(path: str, output: str | None, log_format: str | None = None) -> Imported:
+    """Read the one session of a log; write it as a workflow where `output` says so."""
+    from agentsim.exports.base import write_file
+    from agentsim.importers._build import observed_split, workflow_document
+    from agentsim.importers.base import open_sessions
+
+    sessions = open_sessions(path, log_format)
+    session = next(sessions, None)
+    if session is None:
+        raise InputError(f"{path}: no session in it")
+    if next(sessions, None) is not None:
+        raise InputError(f"{path}: holds several sessions; a workflow file holds one")
+    if output is not None:
+        text = workflow_document(session)
+        check_document(yaml_file.parse(text, output))
+        write_file(output, text)
+    return Imported(session, observed_split(session), output)
+
+
+def calibrate_sessions(path: str, output: str | None, check: str | None, source: str) -> Report[Any]:
+    """Fit endpoints on recorded sessions and write them, or judge an existing profile (`check`)."""
+    from agentsim.calibrate import calibrate_endpoints, check_endpoints, read_profiles
+    from agentsim.importers.base import open_sessions
+
+    if check is not None:
+        return check_endpoints(read_profiles(check), open_sessions(path))
+    assert output is not None
+    calibration = calibrate_endpoints(open_sessions(path))
+    _write_profiles(calibration, output, source, f"agentsim calibrate endpoint {os.path.basename(path)}")
+    return calibration
+
+
+def _write_profiles(calibration: Report[Any], output: str, source: str, command: str) -> None:
+    from agentsim.calibrate import endpoint_documents, profile_document
+    from agentsim.exports.base import output_folder, write_file
+
+    if output.endswith(os.sep) or os.path.isdir(output):
+        documents = endpoint_documents(calibration, source, command)
+        with output_folder(output) as write:
+            write({f"{name}.yaml": [text] for name, text in documents.items()})
+    else:
+        write_file(output, profile_document(calibration, source, command))

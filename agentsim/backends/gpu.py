@@ -30,10 +30,12 @@ ALL_REDUCES_PER_LAYER = 2
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts: the time to read one of them in every layer, how many, the chance that a token skips one."""
+    """Routed experts: the time to read all of them, and the chance that a token skips a given one.
 
-    read_s: float
-    count: int
+    A batch reads the distinct experts that its tokens choose, with even routing.
+    """
+
+    read_all_s: float
     skip: float
 
 
@@ -73,7 +75,7 @@ class ForwardPass:
         tokens = decode_tokens + batch.prefill_tokens
         read = self.read_s
         if self.experts is not None:
-            read += self.experts.read_s * self.experts.count * (1.0 - self.experts.skip**tokens)
+            read += self.experts.read_all_s * (1.0 - self.experts.skip**tokens)
         multiply = decode_tokens * self.decode_token_s + batch.prefill_tokens * self.prefill_token_s
         time = read if read > multiply else multiply
         time += self.overhead_s + batch.context * self.context_s + batch.window * self.window_s
@@ -163,14 +165,30 @@ class _Group:
         return table[precision]
 
 
-def weight_mix(model: Model, precision: Precision, ledger: Ledger) -> dict[Precision, float]:
-    """Return the share of weights in each format; an fp4 checkpoint keeps some of them in bf16."""
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a model by format: those that every token reads, and the routed experts."""
+
+    dense: dict[Precision, float]
+    routed: dict[Precision, float]
+
+
+def weights_of(model: Model, precision: Precision, ledger: Ledger) -> Weights:
+    """Return the numbers of weights; an fp4 checkpoint keeps a stated share of them in bf16.
+
+    What it keeps is taken from the dense weights first, as published checkpoints do: attention and
+    embeddings stay, experts are converted.
+    """
+    shape = ledger.take(model.shape)
+    routed = float(shapes.routed_parameters(shape))
+    dense = float(shapes.total_parameters(shape) - routed - shapes.unread_parameters(shape))
     if precision != "fp4":
-        return {precision: 1.0}
+        return Weights({precision: dense}, {precision: routed})
     if model.fp4_share is None:
         raise InfeasibleError(f"no fp4 checkpoint of {model.title} is known; use bf16 or fp8")
-    share = ledger.take(model.fp4_share)
-    return {"fp4": share, "bf16": 1.0 - share} if share < 1 else {"fp4": 1.0}
+    kept = (1.0 - ledger.take(model.fp4_share)) * shapes.total_parameters(shape)
+    kept = min(max(kept - shapes.unread_parameters(shape), 0.0), dense)
+    return Weights({"fp4": dense - kept, "bf16": kept}, {"fp4": routed})
 
 
 def compile_gpu(
@@ -222,26 +240,23 @@ def window_of(shape: Shape) -> int | None:
 
 def _forward_pass(model: Model, group: _Group) -> ForwardPass:
     shape = group.ledger.take(model.shape)
-    mix = weight_mix(model, group.engine.precision.weights, group.ledger)
-    dense = shapes.active_parameters(shape)
-    routed = shapes.expert_parameters(shape)
-    if shape.experts:
-        dense -= routed * shape.experts.active * shape.experts.layers
-    active = shapes.active_parameters(shape)
-    head = shape.vocab * shape.hidden
+    weights = weights_of(model, group.engine.precision.weights, group.ledger)
+    active_share = shape.experts.active / shape.experts.count if shape.experts else 0.0
+    multiply = _multiply_time(weights.dense, group) + active_share * _multiply_time(weights.routed, group)
+    prefilled = 1.0 - shape.vocab * shape.hidden / shapes.active_parameters(shape)
     context_s, window_s = _kv_times(shape, group)
     pair_s, window_pair_s = _pair_times(shape, group)
     return ForwardPass(
-        read_s=dense * _read_time(mix, group),
-        decode_token_s=2.0 * active * _multiply_time(mix, group),
-        prefill_token_s=2.0 * (active - head) * _multiply_time(mix, group),
+        read_s=_read_time(weights.dense, group),
+        decode_token_s=multiply,
+        prefill_token_s=multiply * prefilled,
         context_s=context_s,
         window_s=window_s,
         pair_s=pair_s,
         window_pair_s=window_pair_s,
         overhead_s=shape.layers * group.ledger.take(group.profile.layer_overhead),
         collective=_collective(shape, group),
-        experts=_experts(shape, routed * _read_time(mix, group)),
+        experts=_experts(shape, _read_time(weights.routed, group)),
     )
 
 
@@ -262,21 +277,21 @@ def _draft_pass(drafter: Model, target: Shape, group: _Group) -> ForwardPass:
 _BF16 = Engine.model_validate({"hardware": "", "precision": {"weights": "bf16"}}).precision
 
 
-def _read_time(mix: dict[Precision, float], group: _Group) -> float:
-    """Seconds that reading one weight takes, on average over the formats, all chips together."""
-    return sum(share * WEIGHT_BYTES[p] / group.weight_rate(p) for p, share in mix.items())
+def _read_time(weights: dict[Precision, float], group: _Group) -> float:
+    """Seconds to read these weights once, all chips together."""
+    return sum(n * WEIGHT_BYTES[p] / group.weight_rate(p) for p, n in weights.items() if n)
 
 
-def _multiply_time(mix: dict[Precision, float], group: _Group) -> float:
-    """Seconds that one FLOP takes, on average over the formats, all chips together."""
-    return sum(share / group.flops(p) for p, share in mix.items())
+def _multiply_time(weights: dict[Precision, float], group: _Group) -> float:
+    """Seconds to take one token through these weights: two FLOPs each."""
+    return sum(2.0 * n / group.flops(p) for p, n in weights.items() if n)
 
 
-def _experts(shape: Shape, read_s: float) -> Experts | None:
+def _experts(shape: Shape, read_all_s: float) -> Experts | None:
     experts = shape.experts
     if experts is None:
         return None
-    return Experts(read_s * experts.layers, experts.count, 1.0 - experts.active / experts.count)
+    return Experts(read_all_s, 1.0 - experts.active / experts.count)
 
 
 def kv_copies(attention: AttentionGroup, chips: int) -> float:
@@ -336,9 +351,12 @@ def _collective(shape: Shape, group: _Group) -> Collective | None:
 
 
 def _weight_bytes(model: Model, precision: Precision, ledger: Ledger) -> float:
-    shape = ledger.take(model.shape)
-    mix = weight_mix(model, precision, ledger)
-    return shapes.total_parameters(shape) * sum(share * WEIGHT_BYTES[p] for p, share in mix.items())
+    """Bytes of the whole checkpoint, the embedding table that no step reads included."""
+    weights = weights_of(model, precision, ledger)
+    table = shapes.unread_parameters(ledger.take(model.shape))
+    kept: Precision = "bf16" if precision == "fp4" else precision
+    sizes = [n * WEIGHT_BYTES[p] for part in (weights.dense, weights.routed) for p, n in part.items()]
+    return sum(sizes) + table * WEIGHT_BYTES[kept]
 
 
 def _kv_capacity(model: Model, drafter: Model | None, group: _Group) -> float:

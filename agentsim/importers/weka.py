@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import json_object, lines_of
+from agentsim.importers.base import MAX_LINE_BYTES, json_object, lines_of
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -64,10 +64,22 @@ def _documents(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not text.strip():
         raise ImportFormatError(f"{path}:1: the file is empty")
     if not _is_whole(text):
-        text = "".join(chain([text], (line for _, line in lines)))
+        text = _joined(text, lines, path)
     yield f"{path}:{number}", json_object(text, f"{path}:{number}")
     for number, text in lines:
         yield f"{path}:{number}", json_object(text, f"{path}:{number}")
+
+
+def _joined(text: str, lines: Iterator[tuple[int, str]], path: str) -> str:
+    parts, size = [text], len(text)
+    for _, line in lines:
+        parts.append(line)
+        size += len(line)
+        if size > MAX_LINE_BYTES:
+            raise ImportFormatError(
+                f"{path}:1: a session of over {MAX_LINE_BYTES // 2**20} MiB; none is read"
+            )
+    return "".join(parts)
 
 
 def _is_whole(text: str) -> bool:

@@ -142,31 +142,33 @@ def expert_parameters(shape: Shape) -> int:
     return 3 * shape.hidden * shape.experts.ffn if shape.experts else 0
 
 
+def routed_parameters(shape: Shape) -> int:
+    """Weights of all routed experts."""
+    experts = shape.experts
+    return expert_parameters(shape) * experts.count * experts.layers if experts else 0
+
+
+def unread_parameters(shape: Shape) -> int:
+    """Weights that no step multiplies: an untied embedding table is only looked up."""
+    return 0 if shape.tied_embeddings else shape.vocab * shape.hidden
+
+
 def total_parameters(shape: Shape) -> int:
     """All weights, without norms and biases."""
-    routed = expert_parameters(shape) * shape.experts.count * shape.experts.layers if shape.experts else 0
     router = shape.hidden * shape.experts.count * shape.experts.layers if shape.experts else 0
     return (
         embedding_parameters(shape)
         + attention_parameters(shape)
         + dense_ffn_parameters(shape)
-        + routed
+        + routed_parameters(shape)
         + router
         + shape.input_projections
     )
 
 
 def active_parameters(shape: Shape) -> int:
-    """Weights that one token's forward pass multiplies: the embedding look-up is none of them."""
-    inactive = 0
-    if shape.experts:
-        idle = shape.experts.count - shape.experts.active
-        inactive = expert_parameters(shape) * idle * shape.experts.layers
-    unused_table = 0 if shape.tied_embeddings else shape.vocab * shape.hidden
-    return total_parameters(shape) - inactive - unused_table
-
-
-def expected_experts(experts: Experts, tokens: float) -> float:
-    """Distinct experts of one layer that a batch of `tokens` reads, on average, with even routing."""
-    miss = 1.0 - experts.active / experts.count
-    return float(experts.count * (1.0 - miss**tokens))
+    """Weights that one token's forward pass multiplies."""
+    experts = shape.experts
+    idle = experts.count - experts.active if experts else 0
+    inactive = expert_parameters(shape) * idle * experts.layers if experts else 0
+    return total_parameters(shape) - inactive - unread_parameters(shape)

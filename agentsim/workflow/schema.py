@@ -265,3 +265,6 @@ class Workflow(Strict):
     storage: Storage | None = None
     tools: dict[str, Tool] = Field(default_factory=dict)
     steps: tuple[Step, ...]
+
+
+Workflow.model_rebuild()

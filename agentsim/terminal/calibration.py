@@ -1,0 +1,65 @@
+"""The screen of `calibrate endpoint`: what was fitted, and how far off it is on sessions left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentsim.terminal.layout import grid, indented, labelled, screen
+from agentsim.units import duration_text
+
+if TYPE_CHECKING:
+    from agentsim.calibrate import Report
+
+
+def calibration_screen(report: Report[Any]) -> RenderableType:
+    """Return the screen of a fit or of a check."""
+    fitted = any(hasattr(score, "costs") for score in report.models.values())
+    parts: list[RenderableType] = [indented(_errors(report, fitted))]
+    if fitted:
+        parts.append(indented(_costs(report)))
+    notes = [("Not counted", f"{count:,} calls: {why}") for why, count in report.excluded.items()]
+    notes += [("Passed over", f"{model}: {why}") for model, why in report.skipped.items()]
+    return screen(*parts, *([indented(labelled(notes))] if notes else []))
+
+
+def _errors(report: Report[Any], fitted: bool) -> Table:
+    table = grid("left", "right", "right", "right", "right", "right")
+    of = "on sessions left out" if fitted else "on all sessions"
+    table.add_row(Text(f"Error {of}", style="bold"), *_dim("sessions", "calls", "judged", "median", "sum"))
+    for name, score in report.models.items():
+        figures = f"{score.sessions:,}", f"{score.calls:,}", f"{score.judged_sessions:,}"
+        table.add_row(f"  {name}", *figures, _percent(score.median_session_error), _ratio(score.total_ratio))
+    return table
+
+
+def _costs(report: Report[Any]) -> Table:
+    table = grid("left", "right", "right", "right", "right")
+    table.add_row(
+        Text("Fitted", style="bold"), *_dim("fixed", "per 1k uncached", "per 1k cached", "decode tok/s")
+    )
+    for name, fit in report.models.items():
+        costs = fit.costs
+        table.add_row(
+            f"  {name}",
+            duration_text(costs.fixed),
+            duration_text(1000 * costs.per_uncached_token),
+            duration_text(1000 * costs.per_cached_token),
+            f"{1 / costs.per_output_token:.1f}" if costs.per_output_token else "-",
+        )
+    return table
+
+
+def _dim(*texts: str) -> list[Text]:
+    return [Text(text, style="dim") for text in texts]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"x {ratio:.3f}"
