@@ -6,6 +6,7 @@ exit code 130; a traceback is a bug. Heavy modules are imported by the verb that
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="agentsim",
-    help="How long does an AI agent's whole task take on given inference hardware, and where does the time go?",
+    help="How long an AI agent's whole task takes on given inference hardware, and where the time goes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-calibrate_app = typer.Typer(help="Fit a model of hardware or of a service to measurements.", rich_markup_mode=None)
+calibrate_app = typer.Typer(
+    help="Fit a model of hardware or of a service to measurements.", rich_markup_mode=None
+)
 app.add_typer(calibrate_app, name="calibrate", no_args_is_help=True)
 
 
@@ -56,7 +59,9 @@ def run(
     runs: Runs = 1,
     set_: Overrides = None,
     format_: Output = Format.table,
-    output_dir: Annotated[str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")] = None,
+    output_dir: Annotated[
+        str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")
+    ] = None,
 ) -> None:
     """Run a workflow on a deployment: task completion time and where it went.
 
@@ -92,7 +97,9 @@ def compare(
 
 
 @app.command()
-def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployment or endpoint files")]) -> None:
+def validate(
+    files: Annotated[list[str], typer.Argument(help="workflow, deployment or endpoint files")],
+) -> None:
     """Check files without running them.
 
     agentsim validate workflows/coding-agent.yaml
@@ -107,7 +114,9 @@ def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployme
 def import_(
     file: Annotated[str, typer.Argument(help="a recorded session")],
     output: Annotated[str | None, typer.Option("--output", "-o", help="the workflow file to write")] = None,
-    log_format: Annotated[str | None, typer.Option("--from", help="the log's format, where it is not recognised")] = None,
+    log_format: Annotated[
+        str | None, typer.Option("--from", help="the log's format, where it is not recognised")
+    ] = None,
     format_: Output = Format.table,
 ) -> None:
     """Turn a recorded session into a workflow, and print where its time went.
@@ -144,7 +153,9 @@ def calibrate_endpoint(
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="hardware, models, engines, endpoints or deployments")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="hardware, models, engines, endpoints or deployments")
+    ] = None,
     format_: Output = Format.table,
 ) -> None:
     """List what the catalog holds.
@@ -159,16 +170,18 @@ def list_(
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="anything that list prints")], format_: Output = Format.table) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="anything that list prints")], format_: Output = Format.table
+) -> None:
     """Show everything that is known of a name: value, basis and source of each number.
 
     agentsim show lpx-aa
     """
-    from agentsim.specs import catalog
     from agentsim.terminal.catalog import show_screen
+    from agentsim.verbs import show_sheets
 
-    kind, spec = catalog.find(name)
-    _print(format_, lambda: spec.model_dump(mode="json"), lambda _: show_screen(kind, name, spec))
+    sheets = show_sheets(name)
+    _print(format_, lambda: [sheet.to_json() for sheet in sheets], lambda _: show_screen(sheets))
 
 
 @app.command()
@@ -205,7 +218,9 @@ def _print(format_: Format, data: Callable[[], Any], screen: Callable[[int], Ren
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(screen(console.width))
+    with console.capture() as captured:
+        console.print(screen(console.width))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")))
 
 
 @contextmanager
@@ -224,6 +239,8 @@ def _progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 done, 2 an expected error, 130 interrupted, 1 a bug."""
+    gc.set_threshold(100_000)  # a run makes few cycles and many objects; collecting often only costs
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is used; looking for them is slow
     try:
         app(prog_name="agentsim", standalone_mode=False)
     except KeyboardInterrupt:

@@ -84,7 +84,9 @@ def compare(
 def instant_plan(plan: Plan) -> Plan:
     """Return the same task with inference that takes no time."""
     engines = {name: InstantCost() for name in plan.engines}
-    return replace(plan, deployment="instant", title="inference in no time", engines=engines, unknown_parts=())
+    return replace(
+        plan, deployment="instant", title="inference in no time", engines=engines, unknown_parts=()
+    )
 
 
 def _runs(plan: Plan, simulate: Simulate, seeds: Sequence[int], step: Callable[[], None]) -> Summary:

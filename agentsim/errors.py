@@ -50,7 +50,7 @@ class InfeasibleError(AgentsimError):
     """It does not fit; the text says what would."""
 
 
-class MeasurementMissing(AgentsimError):
+class MeasurementMissing(AgentsimError):  # noqa: N818  (it is an answer, not a fault)
     """The answer needs a number that is undisclosed, and inventing it is not an option."""
 
 

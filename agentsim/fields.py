@@ -5,23 +5,22 @@ Values are SI floats or plain integers after validation; in YAML they carry thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic import WithJsonSchema as JsonSchema
-from pydantic import model_validator
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agentsim import units
 from agentsim.errors import suggestion
 
+STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
 
 class Strict(BaseModel):
     """A frozen model that refuses unknown keys and names the nearest known one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = STRICT
 
     @model_validator(mode="before")
     @classmethod
@@ -40,25 +39,30 @@ def unknown_key(key: str, allowed: set[str]) -> PydanticCustomError:
     return PydanticCustomError("unknown_key", "{text}", {"text": text, "key": key})
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """Marks a float field that is written in YAML as text with a unit of one dimension."""
+class Scalar:
+    """Marks a field that one function reads from plain YAML data, and says what it looks like there."""
 
-    dimension: str
-
-    def parse(self, value: object) -> float:
-        return units.parse(value, self.dimension)
+    def __init__(self, parse: Callable[[object], Any], **json_schema: Any) -> None:
+        self.parse, self.json_schema = parse, json_schema
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.parse)
 
-    def __get_pydantic_json_schema__(
-        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {
-            "type": "string",
-            "description": f"a {self.dimension} with its unit, such as {units.EXAMPLES[self.dimension]}",
-        }
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
+        return self.json_schema
+
+
+class Quantity(Scalar):
+    """Marks a float field that is written in YAML as text with a unit of one dimension."""
+
+    def __init__(self, dimension: str) -> None:
+        self.dimension = dimension
+        example = units.EXAMPLES[dimension]
+        super().__init__(
+            lambda value: units.parse(value, dimension),
+            type="string",
+            description=f"a {dimension} with its unit, such as {example}",
+        )
 
 
 Seconds = Annotated[float, Quantity("time")]
@@ -70,14 +74,14 @@ UsdPerSecond = Annotated[float, Quantity("price")]
 UsdPerToken = Annotated[float, Quantity("token price")]
 TokensPerSecond = Annotated[float, Quantity("token speed")]
 SecondsPerToken = Annotated[float, Quantity("time per token")]
-
-_TOKENS_SCHEMA = {
-    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[\d_.]+[kM]?$"}],
-    "description": "a number of tokens, such as 14_000 or 14k",
-}
-Tokens = Annotated[int, BeforeValidator(units.parse_tokens), JsonSchema(_TOKENS_SCHEMA)]
-Count = Annotated[int, BeforeValidator(units.parse_count), JsonSchema({"type": "integer", "minimum": 0})]
-Number = Annotated[float, BeforeValidator(units.parse_number), JsonSchema({"type": "number", "minimum": 0})]
-Probability = Annotated[
-    float, BeforeValidator(units.parse_share), JsonSchema({"type": "number", "minimum": 0, "maximum": 1})
+Tokens = Annotated[
+    int,
+    Scalar(
+        units.parse_tokens,
+        anyOf=[{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[\d_.]+[kM]?$"}],
+        description="a number of tokens, such as 14_000 or 14k",
+    ),
 ]
+Count = Annotated[int, Scalar(units.parse_count, type="integer", minimum=0)]
+Number = Annotated[float, Scalar(units.parse_number, type="number", minimum=0)]
+Probability = Annotated[float, Scalar(units.parse_share, type="number", minimum=0, maximum=1)]

@@ -6,7 +6,8 @@ them; loading imports one. Strangers register under the entry-point group `agent
 
 from __future__ import annotations
 
-from importlib import import_module, resources
+import os
+from importlib import import_module
 from typing import Any
 
 from agentsim.errors import SpecError, unknown_name
@@ -16,8 +17,9 @@ _NOT_PLUGINS = {"__init__", "base"}
 
 def built_in_names(folder: str) -> list[str]:
     """Return the names of the plug-ins in `agentsim/<folder>`, sorted, without importing any."""
-    entries = resources.files("agentsim").joinpath(folder).iterdir()
-    stems = (e.name.removesuffix(".py") for e in entries if e.name.endswith(".py") or e.is_dir())
+    place = os.path.join(os.path.dirname(__file__), folder)
+    with os.scandir(place) as entries:
+        stems = [e.name.removesuffix(".py") for e in entries if e.name.endswith(".py") or e.is_dir()]
     return sorted(s for s in stems if s not in _NOT_PLUGINS and not s.startswith("_"))
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agentsim.units import to_s
 
@@ -36,6 +36,8 @@ class Part(IntEnum):
         return self.name.lower()
 
 
+SHARES = (0.99, 0.95, 0.90, 0.75, 0.50)
+"""The percentiles that tables print, in their order."""
 INFERENCE = (Part.QUEUE, Part.PREFILL, Part.DECODE, Part.KV_TRANSFER, Part.COMPACTION)
 """Parts that faster inference could shorten."""
 
@@ -124,8 +126,7 @@ class TaskOutcome:
         return self.end_ns - self.start_ns - self.human_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """Something of finite capacity, and the most of it that was in use at once."""
 
     name: str
@@ -133,8 +134,7 @@ class Resource:
     peak: float
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A datum that the run used."""
 
     name: str
@@ -164,8 +164,8 @@ class Spread:
         ordered, count = sorted(values), len(values)
         mean = math.fsum(ordered) / count
         deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / count)
-        high = [percentile(ordered, q) for q in (0.99, 0.95, 0.90, 0.75, 0.50)]
-        return cls(mean, ordered[0], ordered[-1], *high, deviation)
+        p99, p95, p90, p75, p50 = (percentile(ordered, q) for q in SHARES)
+        return cls(mean, ordered[0], ordered[-1], p99, p95, p90, p75, p50, deviation)
 
     def scaled(self, factor: float) -> Spread:
         """Return the same spread in another unit."""
@@ -196,11 +196,11 @@ class Result:
     calls_finished: int
     resources: tuple[Resource, ...] = ()
     sources: tuple[Source, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    """What a reader must know, and how many times it came up (0: it holds for the whole run)."""
     turns: tuple[Turn, ...] = ()
     spans: tuple[Span, ...] = ()
     cost_usd: float | None = None
-    notes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def task(self) -> TaskOutcome:
@@ -217,7 +217,9 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data that `from_json` turns back into an equal result."""
-        return {"schema": SCHEMA, **asdict(self)}
+        resources = [r._asdict() for r in self.resources]
+        sources = [s._asdict() for s in self.sources]
+        return {"schema": SCHEMA, **asdict(self), "resources": resources, "sources": sources}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
@@ -229,7 +231,6 @@ class Result:
             "spans": tuple(_span(s) for s in given["spans"]),
             "resources": tuple(Resource(**r) for r in given["resources"]),
             "sources": tuple(Source(**s) for s in given["sources"]),
-            "warnings": tuple(given["warnings"]),
             "ttft_ns": Spread(**given["ttft_ns"]) if given["ttft_ns"] else None,
             "itl_ns": Spread(**given["itl_ns"]) if given["itl_ns"] else None,
         }

@@ -55,6 +55,11 @@ class Summary:
         total = self.completion_s.avg
         return sum(self.parts_s[part] for part in INFERENCE) / total if total else 0.0
 
+    @property
+    def is_lower_bound(self) -> bool:
+        """Tell whether a part of the inference time is unknown and counts as zero."""
+        return any(source.basis == "unknown" for source in self.first.sources)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `run --format json` prints."""
         first = self.first
@@ -80,6 +85,7 @@ class Summary:
             "itl_s": asdict(self.itl_s) if self.itl_s else None,
             "cost_usd": self.cost_usd,
             "sources": sources_json(first.sources),
+            "lower_bound": self.is_lower_bound,
             "warnings": list(self.warnings),
         }
 
@@ -103,7 +109,7 @@ class SummaryBuilder:
         self._ttft_ns: list[float] = []
         self._itl_ns: list[float] = []
         self._cost: list[float | None] = []
-        self._warnings: dict[str, None] = {}
+        self._warnings: Counter[str] = Counter()
 
     def add(self, result: Result) -> None:
         """Take one more run of the same plan."""
@@ -111,7 +117,7 @@ class SummaryBuilder:
         self._runs += 1
         self._completion_s += result.completion_s()
         self._cost.append(result.cost_usd)
-        self._warnings |= dict.fromkeys(result.warnings)
+        self._warnings.update(result.warnings)
         for task in result.tasks:
             self._peak = max(self._peak, task.peak_context)
             self._parts_ns = [a + b for a, b in zip(self._parts_ns, task.parts_ns, strict=True)]
@@ -139,7 +145,7 @@ class SummaryBuilder:
             ttft_s=_seconds(Spread.of(self._ttft_ns) or self._first.ttft_ns),
             itl_s=_seconds(Spread.of(self._itl_ns) or self._first.itl_ns),
             cost_usd=_mean(self._cost),
-            warnings=tuple(self._warnings),
+            warnings=tuple(_warning(text, count / self._runs) for text, count in self._warnings.items()),
         )
 
 
@@ -169,3 +175,8 @@ def _seconds(spread: Spread | None) -> Spread | None:
 def _mean(costs: list[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
     return sum(known) / len(known) if len(known) == len(costs) and known else None
+
+
+def _warning(text: str, mean: float) -> str:
+    """Put the mean number of times a run before a warning that is counted."""
+    return f"{mean:.3g} {text}" if mean else text

@@ -53,6 +53,7 @@ EXAMPLES = {
 
 _QUANTITY = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
 _NS_PER_S = 1e9
+MICROSECOND_S = _TIME["us"]
 
 
 def parse(text: object, dimension: str) -> float:

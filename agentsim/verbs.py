@@ -5,19 +5,16 @@ The library's front door for scripts, too. Returns data; prints nothing.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from agentsim import plugins, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import InputError, SpecError, unknown_name
+from agentsim.errors import InputError, unknown_name
 from agentsim.plan import Plan
-from agentsim.result import Result
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
 from agentsim.summary import Summary, SummaryBuilder
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from agentsim.calibrate import Report
     from agentsim.compare import Comparison
     from agentsim.recorded import RecordedSession
+    from agentsim.sheets import Sheet
 
 _DEPLOYMENT = "deployment."
 Step = Callable[[], None]
@@ -62,6 +60,8 @@ def _outputs(folder: str | None) -> Any:
 
 def output_files(summary: Summary) -> dict[str, Any]:
     """Return the text of every output file by name; the first run is the one told in full."""
+    import json
+
     files: dict[str, Any] = {"summary.json": [json.dumps(summary.to_json(), indent=2) + "\n"]}
     for name in plugins.names("exports"):
         export = plugins.load("exports", name)
@@ -96,13 +96,10 @@ def validate_file(path: str) -> str:
     document = yaml_file.read(path, InputError)
     keys = set(document.data) if isinstance(document.data, dict) else set()
     if "engines" in keys or "decode_speed" in keys:
-        compile_plan(_PROBE, path if os.sep in path or path.endswith((".yaml", ".yml")) else f"./{path}")
+        compile_plan(_probe(), path if os.sep in path or path.endswith((".yaml", ".yml")) else f"./{path}")
         return "a valid endpoint" if catalog.is_endpoint(document) else "a valid deployment"
     workflow = check_document(document)
     return f"a valid workflow, '{workflow.name}'"
-
-
-_PROBE = Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
 
 
 def list_catalog(kind: str | None) -> dict[str, list[tuple[str, str]]]:
@@ -114,9 +111,23 @@ def list_catalog(kind: str | None) -> dict[str, list[tuple[str, str]]]:
 
 
 def _title(kind: str, name: str) -> str:
-    path = os.path.join(catalog.folder(kind), f"{name}.yaml")
-    data = yaml_file.read(path, SpecError).data
-    return str(data.get("title", ""))
+    return str(catalog.document(kind, name).data.get("title", ""))
+
+
+def show_sheets(name: str) -> list[Sheet]:
+    """Return what is known of a name; for a deployment also every datum that it uses."""
+    from agentsim.sheets import sheet, used_sheets
+
+    kind = catalog.kind_of(name)
+    sheets = [sheet(kind, name)]
+    if kind == "deployments":
+        sheets += used_sheets(compile_plan(_probe(), name).sources)
+    return sheets
+
+
+def _probe() -> Workflow:
+    """The smallest task there is, to compile a deployment without one."""
+    return Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
 
 
 def write_starter(path: str) -> None:
@@ -125,7 +136,9 @@ def write_starter(path: str) -> None:
 
     if os.path.exists(path):
         raise InputError(f"{path}: exists already; it was left as it is")
-    write_file(path, resources.files("agentsim").joinpath("starter.template.yaml").read_text("utf-8"))
+    template = os.path.join(os.path.dirname(__file__), "starter.template.yaml")
+    with open(template, encoding="utf-8") as file:
+        write_file(path, file.read())
 
 
 @dataclass(frozen=True)

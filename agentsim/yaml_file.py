@@ -259,7 +259,9 @@ def _set(data: Any, keys: list[str | int], value: Any, override: str, error: typ
         else:
             known = [str(k) for k in data] if isinstance(data, dict) else []
             holds = f"{len(data)} entries" if isinstance(data, list) else ", ".join(known) or "a plain value"
-            raise error(f"--set {override}: no '{key}' here{suggestion(str(key), known) or '.'} Found: {holds}")
+            raise error(
+                f"--set {override}: no '{key}' here{suggestion(str(key), known) or '.'} Found: {holds}"
+            )
 
 
 def validate(model: type[M], document: Document, error: type[InputError]) -> M:
@@ -302,14 +304,8 @@ def _reason(problem: dict[str, Any]) -> str:
         return text.removeprefix("Value error, ")
     if kind == "unknown_key":
         return text
-    if kind == "union_tag_invalid":
-        return _wrong_kind(problem["ctx"]["tag"], problem["ctx"]["expected_tags"])
+    if kind == "unexpected_keyword_argument":
+        return f"unknown key '{problem['loc'][-1]}'"
     found = repr(problem["input"])
     found = found if len(found) <= 60 else found[:57] + "..."
     return f"{found} is not allowed here: {text[:1].lower()}{text[1:]}"
-
-
-def _wrong_kind(found: str, expected: str) -> str:
-    kinds = expected.replace("'", "").split(", ")
-    hint = suggestion(found, kinds) or "."
-    return f"'{found}' cannot stand here{hint} Allowed, one key each: {', '.join(kinds)}"

@@ -40,18 +40,35 @@ class IterationCost(Protocol):
     runs of iterations as arithmetic series); never falls when any field grows.
     """
 
-    window_tokens: int | None
-    """Width of the model's sliding window, or None."""
-    kv_capacity_bytes: float
-    """Room for KV beside the weights, over all chips."""
-    batched_tokens: int
-    """Token budget of one iteration."""
-    max_sequences: int
-    """Sequences that run at once."""
-    tokens_per_step: float
-    """Tokens that one sequence gains in one decode iteration, on average; 1 without speculation."""
-    request_s: float
-    """Fixed time of a request before its prefill may start."""
+    @property
+    def window_tokens(self) -> int | None:
+        """Width of the model's sliding window, or None."""
+        ...
+
+    @property
+    def kv_capacity_bytes(self) -> float:
+        """Room for KV beside the weights, over all chips."""
+        ...
+
+    @property
+    def batched_tokens(self) -> int:
+        """Token budget of one iteration."""
+        ...
+
+    @property
+    def max_sequences(self) -> int:
+        """Sequences that run at once."""
+        ...
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that one sequence gains in one decode iteration, on average; 1 without speculation."""
+        ...
+
+    @property
+    def request_s(self) -> float:
+        """Fixed time of a request before its prefill may start."""
+        ...
 
     def iteration_s(self, batch: Batch) -> float:
         """Return the seconds that one iteration over `batch` takes."""
@@ -78,8 +95,10 @@ class ServiceCost(Protocol):
     with context.
     """
 
-    cache_lifetime_s: float | None
-    """How long an unused prefix stays cached; None: no limit is known."""
+    @property
+    def cache_lifetime_s(self) -> float | None:
+        """How long an unused prefix stays cached; None: no limit is known."""
+        ...
 
     def call(self, uncached_tokens: int, cached_tokens: int, output_tokens: int) -> ServiceTime:
         """Return the time of one call; decode covers `output_tokens`."""

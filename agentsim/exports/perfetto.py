@@ -11,9 +11,7 @@ from typing import Any
 
 from agentsim.exports.base import Export
 from agentsim.result import Result, Span
-from agentsim.units import to_s
-
-_US_PER_S = 1e6
+from agentsim.units import MICROSECOND_S, to_s
 
 
 def render(result: Result) -> Iterator[str]:
@@ -39,8 +37,8 @@ def _slice(span: Span, thread: int) -> dict[str, Any]:
         "tid": thread,
         "name": span.name,
         "cat": span.part.key,
-        "ts": to_s(span.start_ns) * _US_PER_S,
-        "dur": to_s(span.end_ns - span.start_ns) * _US_PER_S,
+        "ts": to_s(span.start_ns) / MICROSECOND_S,
+        "dur": to_s(span.end_ns - span.start_ns) / MICROSECOND_S,
         "args": {"critical": span.critical, "turn": span.turn},
     }
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from simpy import Environment, Event, Process
+from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
 from agentsim.plan import Plan
 from agentsim.result import Part, TaskOutcome, Turn
 from agentsim.seeds import Stream, stream
+from agentsim.sim.clock import Clock
 from agentsim.sim.path import CriticalPath
 from agentsim.sim.recorder import Recorder
 from agentsim.sim.request import Request, Server
@@ -31,7 +32,7 @@ class Session:
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         plan: Plan,
         server: Server,
         bench: ToolBench,
@@ -204,10 +205,23 @@ class Agent:
             after = self.system_tokens + output if compaction else self.context + output
             session.recorder.turns.append(
                 Turn(
-                    turn, self.lane, start, round_trip, request.queue_ns, request.prefill_ns,
-                    request.decode_ns, self.context, cached, total, thinking, before, added, after, compaction,
+                    index=turn,
+                    lane=self.lane,
+                    start_ns=start,
+                    network_ns=round_trip,
+                    queue_ns=request.queue_ns,
+                    prefill_ns=request.prefill_ns,
+                    decode_ns=request.decode_ns,
+                    prompt=self.context,
+                    cached=cached,
+                    output=total,
+                    thinking=thinking,
+                    context_before=before,
+                    added=added,
+                    context_after=after,
+                    compaction=compaction,
                 )
-            )  # fmt: skip
+            )
 
     def _check_limits(self, output: int) -> None:
         session, plan = self.session, self.session.plan

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from simpy import Environment
 
 from agentsim.backends.base import CostModel, IterationCost
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
 from agentsim.sim.agent import Agent, Session, Steps
+from agentsim.sim.clock import Clock
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.request import Server
 from agentsim.sim.server import EngineServer
@@ -29,7 +27,7 @@ def simulate(
     grows with agents that are alive, not with turns that are done. Raises `InfeasibleError` where a
     context outgrows the model or the memory.
     """
-    env = Environment(0)
+    env = Clock()
     servers = {name: _server(env, cost) for name, cost in plan.engines.items()}
     bench, recorder = ToolBench(env), Recorder(detail)
     server = servers[plan.stages[0].engine]
@@ -40,7 +38,7 @@ def simulate(
     return check(_result(plan, seed, recorder, bench, servers))
 
 
-def _server(env: Environment, cost: CostModel) -> Server:
+def _server(env: Clock, cost: CostModel) -> Server:
     return EngineServer(env, cost) if isinstance(cost, IterationCost) else Service(env, cost)
 
 
@@ -70,7 +68,7 @@ def _result(
         calls_finished=recorder.calls_finished,
         resources=tuple(bench.resources() + _engine_resources(servers)),
         sources=tuple(Source(u.name, u.basis, u.source) for u in plan.sources),
-        warnings=tuple(_warnings(plan, servers, recorder)),
+        warnings=_warnings(plan, servers, recorder),
         turns=tuple(recorder.turns),
         spans=recorder.finished_spans(),
         cost_usd=_cost(plan, recorder),
@@ -86,22 +84,22 @@ def _engine_resources(servers: dict[str, Server]) -> list[Resource]:
     return found
 
 
-def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> list[str]:
-    found = []
+def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> dict[str, int]:
+    found = {}
     if plan.unknown_parts:
         parts = ", ".join(name.partition(".")[2].replace("_", " ") for name in plan.unknown_parts)
-        found.append(f"lower bound: not published and counted as zero: {parts}")
+        found[f"a lower bound: {parts} are not published and count as zero"] = 0
     outside = sum(s.extrapolated for s in servers.values() if isinstance(s, Service))
     if outside:
-        found.append(f"{outside} calls lie outside the measured context lengths; the nearest speed was used")
+        found["calls outside the measured context lengths, taken at the nearest measured speed"] = outside
     if recorder.contexts_cut:
-        found.append(f"{recorder.contexts_cut} compactions had to drop the oldest results to fit the window")
+        found["compactions that dropped the oldest results to fit the window"] = recorder.contexts_cut
     return found
 
 
 def _cost(plan: Plan, recorder: Recorder) -> float | None:
     """Return USD per task: by the token where the service charges so, else by the time of the chips."""
-    tasks: list[Any] = recorder.tasks
+    tasks = recorder.tasks
     if not tasks:
         return None
     if plan.token_prices is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from agentsim.result import Part, Span, Spread, TaskOutcome, Turn
+from agentsim.result import SHARES, Part, Span, Spread, TaskOutcome, Turn
 
 Detail = Literal["full", "summary"]
 _BINS_PER_E = 200
@@ -38,8 +38,8 @@ class Histogram:
             return None
         mean = self._sum / self._count
         deviation = math.sqrt(max(self._squares / self._count - mean * mean, 0.0))
-        high = [self._percentile(share) for share in (0.99, 0.95, 0.90, 0.75, 0.50)]
-        return Spread(mean, self._low, self._high, *high, deviation)
+        p99, p95, p90, p75, p50 = map(self._percentile, SHARES)
+        return Spread(mean, self._low, self._high, p99, p95, p90, p75, p50, deviation)
 
     def _percentile(self, share: float) -> float:
         wanted, seen = share * self._count, 0
@@ -65,7 +65,14 @@ class Recorder:
         self._ttft, self._itl = Histogram(), Histogram()
 
     def span(
-        self, part: Part, name: str, lane: str, start: int, end: int, causes: tuple[int, ...], turn: int | None
+        self,
+        part: Part,
+        name: str,
+        lane: str,
+        start: int,
+        end: int,
+        causes: tuple[int, ...],
+        turn: int | None,
     ) -> int:
         """Keep a span; return its id. Precondition: full detail."""
         identity = len(self.spans)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from simpy import Environment, Event
+from simpy import Event
+
+from agentsim.sim.clock import Clock
 
 
 class Request:
@@ -30,10 +32,10 @@ class Request:
         "submitted_ns",
     )
 
-    def __init__(self, env: Environment, prompt: int, cached: int, output: int) -> None:
+    def __init__(self, env: Clock, prompt: int, cached: int, output: int) -> None:
         self.prompt, self.cached, self.output = prompt, cached, output
         self.done = Event(env)
-        self.submitted_ns: int = env.now
+        self.submitted_ns = env.now
         self.overhead_ns = self.started_ns = self.first_token_ns = self.finished_ns = 0
         self.remaining = max(prompt - cached, 1)
         self.context = float(prompt - self.remaining)

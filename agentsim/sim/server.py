@@ -17,10 +17,9 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from simpy import Environment
-
 from agentsim.backends.base import Batch, IterationCost
 from agentsim.errors import InfeasibleError, InvariantViolation
+from agentsim.sim.clock import Clock
 from agentsim.sim.request import Request
 from agentsim.units import bytes_text, count_text, to_ns, to_s
 
@@ -33,7 +32,7 @@ class EngineServer:
 
     cache_lifetime_ns = inf
 
-    def __init__(self, env: Environment, cost: IterationCost) -> None:
+    def __init__(self, env: Clock, cost: IterationCost) -> None:
         self._env = env
         self.cost = cost
         self._request_ns = to_ns(cost.request_s)

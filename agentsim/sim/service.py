@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from math import inf
 
-from simpy import Environment
-
 from agentsim.backends.base import ServiceCost
+from agentsim.sim.clock import Clock
 from agentsim.sim.request import Request
 from agentsim.units import to_ns
 
@@ -17,7 +16,7 @@ from agentsim.units import to_ns
 class Service:
     """`Server` in front of a `ServiceCost`. Counts the calls outside the measured table."""
 
-    def __init__(self, env: Environment, cost: ServiceCost) -> None:
+    def __init__(self, env: Clock, cost: ServiceCost) -> None:
         self._env, self._cost = env, cost
         lifetime = cost.cache_lifetime_s
         self.cache_lifetime_ns = inf if lifetime is None else to_ns(lifetime)

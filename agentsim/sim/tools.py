@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simpy import Environment
 from simpy import Resource as Slots
 
 from agentsim.result import Resource
 from agentsim.seeds import Stream
+from agentsim.sim.clock import Clock
 from agentsim.units import to_ns
 from agentsim.workflow.graph import FileAccess, ToolCall
 
@@ -16,7 +16,7 @@ from agentsim.workflow.graph import FileAccess, ToolCall
 class ToolBench:
     """The slots of every limited tool, made when the tool is first called."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
         self._slots: dict[str, Slots] = {}
         self._peaks: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Attempts:
 
 def draw_call(call: ToolCall, stream: Stream) -> Attempts:
     """Draw a tool call, its failures included. Everything is drawn before any of it happens."""
-    times, pauses = [to_ns(call.time_s(stream))], []
+    times, pauses = [to_ns(call.time_s(stream))], list[int]()
     retry, failed = call.retry, False
     if retry is not None:
         pause_s = retry.initial_s
@@ -68,7 +68,7 @@ def draw_call(call: ToolCall, stream: Stream) -> Attempts:
 def draw_files(access: FileAccess, stream: Stream) -> tuple[int, int]:
     """Draw a run of files one after another; return (nanoseconds, tokens that join the context)."""
     time_s, tokens = 0.0, 0.0
-    for _ in range(int(access.count(stream))):
+    for _ in range(int(access.files(stream))):
         size = access.size_bytes(stream)
         time_s += access.latency_s(stream) + size / access.bytes_per_s
         tokens += access.tokens(size)

@@ -7,34 +7,35 @@ file that refers to it.
 from __future__ import annotations
 
 import os
-from functools import cache
-from importlib import resources
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TypeVar
 
 from agentsim import yaml_file
 from agentsim.errors import SpecError, suggestion, unknown_name
 from agentsim.fields import Strict
-from agentsim.specs.deployment import Deployment
-from agentsim.specs.endpoint import Endpoint
-from agentsim.specs.engine import EngineProfile
-from agentsim.specs.hardware import Chip
-from agentsim.specs.model import Model
 from agentsim.specs.sourced import data_of
 
-KINDS: dict[str, type[Strict]] = {
-    "hardware": Chip,
-    "models": Model,
-    "engines": EngineProfile,
-    "endpoints": Endpoint,
-    "deployments": Deployment,
+KINDS = {
+    "hardware": "agentsim.specs.hardware:Chip",
+    "models": "agentsim.specs.model:Model",
+    "engines": "agentsim.specs.engine:EngineProfile",
+    "endpoints": "agentsim.specs.endpoint:Endpoint",
+    "deployments": "agentsim.specs.deployment:Deployment",
 }
+"""Folder and schema of every kind; a schema is imported when its first file is read."""
 S = TypeVar("S", bound=Strict)
 
 
-@cache
+def schema_of(kind: str) -> type[Strict]:
+    """Return the schema of one kind's files."""
+    module, _, name = KINDS[kind].partition(":")
+    found: type[Strict] = getattr(import_module(module), name)
+    return found
+
+
 def folder(kind: str) -> str:
     """Return the folder of the built-in specs of one kind."""
-    return str(resources.files("agentsim.specs").joinpath(kind))
+    return os.path.join(os.path.dirname(__file__), kind)
 
 
 def names(kind: str) -> list[str]:
@@ -49,7 +50,7 @@ def load(kind: type[S], name: str, near: str = "") -> S:
     """
     if name.endswith((".yaml", ".yml")):
         return load_file(kind, os.path.join(near, name), _stem(name))
-    plural = next(k for k, model in KINDS.items() if model is kind)
+    plural = next(k for k, place in KINDS.items() if place == f"{kind.__module__}:{kind.__name__}")
     path = os.path.join(folder(plural), f"{name}.yaml")
     if not os.path.isfile(path):
         raise unknown_name(_singular(plural), name, names(plural))
@@ -68,6 +69,11 @@ def from_document(kind: type[S], document: yaml_file.Document, name: str) -> S:
     for path, datum in data_of(spec):
         datum.named(".".join((name, *path)), sources)
     return spec
+
+
+def document(kind: str, name: str) -> yaml_file.Document:
+    """Return the file of a built-in spec. Precondition: `name` is one of `names(kind)`."""
+    return yaml_file.read(os.path.join(folder(kind), f"{name}.yaml"), SpecError)
 
 
 def deployment_document(name: str) -> tuple[str, yaml_file.Document]:
@@ -92,11 +98,11 @@ def is_endpoint(document: yaml_file.Document) -> bool:
     return isinstance(document.data, dict) and "engines" not in document.data
 
 
-def find(name: str) -> tuple[str, Any]:
-    """Return (kind, spec) of the first spec of any kind with this name; for `show`."""
-    for kind, model in KINDS.items():
+def kind_of(name: str) -> str:
+    """Return the first kind that has a spec of this name."""
+    for kind in KINDS:
         if name in names(kind):
-            return kind, load(model, name)
+            return kind
     raise unknown_name("name", name, [n for kind in KINDS for n in names(kind)])
 
 

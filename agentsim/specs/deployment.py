@@ -24,7 +24,9 @@ class Engine(Strict):
     hardware: str
     chips: Count = 1
     precision: PrecisionChoice
-    software: Annotated[str | None, Field(description="the engine profile; default: the best measured")] = None
+    software: Annotated[str | None, Field(description="the engine profile; default: the best measured")] = (
+        None
+    )
 
 
 class Speculation(Strict):

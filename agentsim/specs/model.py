@@ -84,7 +84,9 @@ class Shape(Strict):
     tied_embeddings: bool = False
     attention: tuple[AttentionGroup, ...]
     experts: Experts | None = None
-    input_projections: Annotated[Count, Field(description="a drafter's: weights that take in the target's state")] = 0
+    input_projections: Annotated[
+        Count, Field(description="a drafter's: weights that take in the target's state")
+    ] = 0
 
 
 class Parameters(Strict):
@@ -112,7 +114,8 @@ class Model(Strict):
     parameters: Datum[Parameters]
     context: Datum[Tokens] | None = None
     fp4_share: Annotated[
-        Datum[Probability] | None, Field(description="share of weights in FP4 in the FP4 checkpoint; rest BF16")
+        Datum[Probability] | None,
+        Field(description="share of weights in FP4 in the FP4 checkpoint; rest BF16"),
     ] = None
     drafting: Drafting | None = None
 

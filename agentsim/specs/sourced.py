@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, Field, PrivateAttr, model_validator
+from pydantic import BaseModel
 
-from agentsim.fields import Strict
+from agentsim.fields import STRICT
 
 T = TypeVar("T")
 
@@ -29,24 +29,25 @@ BASES: tuple[Basis, ...] = (
 """Strongest first."""
 
 
-class Datum(Strict, Generic[T]):
-    """One sourced value; `range` brackets an assumed one, `spread` a calibrated one.
+@dataclass(frozen=True)
+class Datum(Generic[T]):
+    """One sourced value; `range` brackets an assumed one, `spread` (relative) is a calibrated one's.
 
-    `unknown` has no value: the vendor has not said, and nothing is invented in its place.
+    `source` is a key of the file's sources, or the source itself. `unknown` has no value: the vendor has
+    not said, and nothing is invented in its place.
     """
 
-    value: T | None = None
-    source: Annotated[str, Field(description="a key of the file's sources, or the source itself")] = ""
-    basis: Basis
-    why: Annotated[str | None, Field(description="why an assumed value is reasonable")] = None
-    range: tuple[T, T] | None = None
-    spread: Annotated[float | None, Field(description="relative standard deviation of a calibrated value")] = None
-    fitted_on: Annotated[str | None, Field(description="what a calibrated value was fitted on")] = None
-    _name: str = PrivateAttr("")
-    _source_text: str = PrivateAttr("")
+    __pydantic_config__ = STRICT
 
-    @model_validator(mode="after")
-    def _basis_is_earned(self) -> Datum[T]:
+    basis: Basis
+    value: T | None = None
+    source: str = ""
+    why: str | None = None
+    range: tuple[T, T] | None = None
+    spread: float | None = None
+    fitted_on: str | None = None
+
+    def __post_init__(self) -> None:
         if (self.value is None) != (self.basis == "unknown"):
             raise ValueError("a datum has a value, or basis 'unknown' and no value")
         if self.basis in ("assumed", "unknown") and not self.why:
@@ -55,22 +56,21 @@ class Datum(Strict, Generic[T]):
             raise ValueError("basis 'calibrated' needs fitted_on")
         if self.basis not in ("assumed", "unknown") and not self.source:
             raise ValueError(f"basis '{self.basis}' needs a source")
-        return self
 
     @property
     def name(self) -> str:
         """The datum's place in the catalog, such as `h200.memory_bandwidth`."""
-        return self._name
+        return str(self.__dict__.get("_name", ""))
 
     @property
     def source_text(self) -> str:
         """The source in full; for an assumed value, why."""
-        return self._source_text or self.source or self.why or ""
+        return str(self.__dict__.get("_source_text") or self.source or self.why or "")
 
     def named(self, name: str, sources: dict[str, str]) -> None:
         """Give the datum its place and the text of its source; called once, when its file is loaded."""
-        self._name = name
-        self._source_text = sources.get(self.source, self.source) or self.why or ""
+        self.__dict__["_name"] = name
+        self.__dict__["_source_text"] = sources.get(self.source, self.source)
 
 
 def data_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Datum[Any]]]:

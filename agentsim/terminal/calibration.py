@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsim.terminal.layout import grid, indented, labelled, screen
-from agentsim.units import duration_text
+from agentsim.units import MICROSECOND_S
 
 if TYPE_CHECKING:
     from agentsim.calibrate import Report
@@ -38,17 +38,14 @@ def _errors(report: Report[Any], fitted: bool) -> Table:
 
 def _costs(report: Report[Any]) -> Table:
     table = grid("left", "right", "right", "right", "right")
-    table.add_row(
-        Text("Fitted", style="bold"), *_dim("fixed", "per 1k uncached", "per 1k cached", "decode tok/s")
-    )
+    heads = _dim("fixed s", "us/uncached", "us/cached", "tok/s")
+    table.add_row(Text("Fitted", style="bold"), *heads)
     for name, fit in report.models.items():
         costs = fit.costs
+        per_token = (costs.per_uncached_token, costs.per_cached_token)
+        speed = f"{1 / costs.per_output_token:.1f}" if costs.per_output_token else "-"
         table.add_row(
-            f"  {name}",
-            duration_text(costs.fixed),
-            duration_text(1000 * costs.per_uncached_token),
-            duration_text(1000 * costs.per_cached_token),
-            f"{1 / costs.per_output_token:.1f}" if costs.per_output_token else "-",
+            f"  {name}", f"{costs.fixed:.2f}", *[f"{c / MICROSECOND_S:.1f}" for c in per_token], speed
         )
     return table
 

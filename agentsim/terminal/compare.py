@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.compare import Comparison, Verdict
-from agentsim.result import Part
+from agentsim.compare import HOUR_S, Comparison, Verdict
 from agentsim.summary import Summary
 from agentsim.terminal.layout import grid, indented, labelled, screen
 from agentsim.terminal.run import NAMES, sources_line
@@ -22,41 +21,47 @@ def compare_screen(comparison: Comparison) -> RenderableType:
     """Return the whole screen of a comparison."""
     columns = comparison.columns
     name = Text(columns[0].first.workflow, style="bold")
-    return screen(name, indented(_table(columns)), *map(indented, _verdict(comparison)), indented(_notes(columns)))
+    return screen(
+        name, indented(_table(columns)), *map(indented, _verdict(comparison)), indented(_notes(columns))
+    )
 
 
 def _table(columns: Sequence[Summary]) -> Table:
-    unit, factor = time_unit(max(c.completion_s.max for c in columns))
+    unit, factor = time_unit(max(c.completion_s.p95 for c in columns))
     table = grid("left", *["right"] * len(columns), padding=3)
     table.add_row("", *[Text(c.first.deployment, style="bold") for c in columns])
-    for label, cell in _rows(columns, unit, factor):
-        style = "bold" if label.startswith(("task", "speed-up")) else ""
-        table.add_row(Text(label, style=style), *[Text(cell(c), style=style) for c in columns])
+    for label, cell in _headline(columns[0], unit, factor):
+        table.add_row(Text(label, style="bold"), *[Text(cell(c), style="bold") for c in columns])
+    table.add_row(Text(f"where it went (mean, {unit})", style="dim"))
+    for part in NAMES:
+        if any(c.parts_s[part] for c in columns):
+            table.add_row(f"  {NAMES[part]}", *[f"{c.parts_s[part] / factor:.1f}" for c in columns])
+    for label, cell in _rest(columns, factor):
+        table.add_row(label, *[cell(c) for c in columns])
     return table
 
 
-def _rows(columns: Sequence[Summary], unit: str, factor: float) -> list[tuple[str, Cell]]:
-    base = columns[0]
-    rows: list[tuple[str, Cell]] = [
-        (f"task time p50 ({unit})", lambda c: f"{c.completion_s.p50 / factor:.1f}"),
-        ("          p95", lambda c: f"{c.completion_s.p95 / factor:.1f}"),
+def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]:
+    return [
+        (f"task time p50 ({unit})", lambda c: _low(c) + f"{c.completion_s.p50 / factor:.1f}"),
+        ("          p95", lambda c: _low(c) + f"{c.completion_s.p95 / factor:.1f}"),
         ("speed-up", lambda c: _times(base.completion_s.p50, c.completion_s.p50)),
         ("token speed (tok/s)", lambda c: f"{c.output_tokens_per_s or 0:,.0f}"),
         ("          ratio", lambda c: _times(c.output_tokens_per_s, base.output_tokens_per_s)),
     ]
-    rows += [_part_row(part, columns, factor, unit) for part in NAMES if any(c.parts_s[part] for c in columns)]
+
+
+def _rest(columns: Sequence[Summary], factor: float) -> list[tuple[str, Cell]]:
+    rows: list[tuple[str, Cell]] = [("peak context (tokens)", lambda c: count_text(c.peak_context))]
     if any(c.human_s for c in columns):
-        rows.append(("human, not counted", lambda c: f"{c.human_s / factor:.1f}"))
-    rows.append(("peak context (tokens)", lambda c: count_text(c.peak_context)))
+        rows.insert(0, ("waiting for you, not counted", lambda c: f"{c.human_s / factor:.1f}"))
     if any(c.cost_usd is not None for c in columns):
         rows.append(("cost (USD a task)", lambda c: "unknown" if c.cost_usd is None else f"{c.cost_usd:.2f}"))
     return rows
 
 
-def _part_row(part: Part, columns: Sequence[Summary], factor: float, unit: str) -> tuple[str, Cell]:
-    del columns
-    label = f"{NAMES[part]} (mean {unit})"
-    return label, lambda c: f"{c.parts_s[part] / factor:.1f}"
+def _low(column: Summary) -> str:
+    return "≥ " if column.is_lower_bound else ""
 
 
 def _times(upper: float | None, lower: float | None) -> str:
@@ -74,8 +79,10 @@ def _because(verdict: Verdict, base: Summary) -> str:
     ratio = verdict.token_speed_ratio
     speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
     text = f"On {verdict.fastest}, {speed}{verdict.speedup:.2g}x the task speed."
-    if base.completion_s.p50 < 3600:
-        text += f" It takes {duration_text(base.completion_s.p50)} on {base.first.deployment}: no hours to save."
+    if base.completion_s.p50 < HOUR_S:
+        text += (
+            f" It takes {duration_text(base.completion_s.p50)} on {base.first.deployment}: no hours to save."
+        )
     return text
 
 
@@ -88,7 +95,8 @@ def _limits(comparison: Comparison) -> str:
     text += f" ({verdict.non_inference_share:.0%} of the time on {base.first.deployment} is not inference)."
     if verdict.saturation_tok_s is not None:
         speed = f"{verdict.saturation_tok_s:,.0f}"
-        text += f" Decoding faster than {speed} tok/s would change the answer on {verdict.fastest} by less than 1 %."
+        text += f" Decoding faster than {speed} tok/s would change the answer on {verdict.fastest} by "
+        text += "less than 1 %."
     return text
 
 

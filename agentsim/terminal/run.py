@@ -43,7 +43,7 @@ def _heading(summary: Summary) -> RenderableType:
 
 
 def _answer(summary: Summary) -> RenderableType:
-    low = "at least " if any(w.startswith("lower bound") for w in summary.warnings) else ""
+    low = "at least " if summary.is_lower_bound else ""
     value = f"{low}{duration_text(summary.completion_s.avg)}"
     label = "Task completion time" + (" (mean)" if summary.runs > 1 else "")
     table = grid("left", "left", padding=3)
@@ -73,7 +73,9 @@ def _breakdown(summary: Summary, width: int) -> Table:
     room = max(min(width - 44, 60), 10)
     table = grid("left", "left", "right", "right")
     table.columns[1].min_width = room
-    table.add_row(Text("Where the time went", style="bold"), "", Text(unit, style="dim"), Text("%", style="dim"))
+    table.add_row(
+        Text("Where the time went", style="bold"), "", Text(unit, style="dim"), Text("%", style="dim")
+    )
     for part, seconds in sorted(_shown(summary), key=lambda item: -item[1]):
         share = seconds / total if total else 0.0
         row = bar(share, room, STYLES[part.key])
@@ -107,7 +109,9 @@ def _slowest(result: Result) -> str:
         (s for s in result.spans if s.critical and s.part is not Part.HUMAN),
         key=lambda s: s.start_ns - s.end_ns,
     )
-    return joined([f"{_place(s.turn)}{s.name} {duration_text(to_s(s.end_ns - s.start_ns))}" for s in spans[:3]])
+    return joined(
+        [f"{_place(s.turn)}{s.name} {duration_text(to_s(s.end_ns - s.start_ns))}" for s in spans[:3]]
+    )
 
 
 def _place(turn: int | None) -> str:
@@ -140,5 +144,3 @@ def sources_line(sources: tuple[Source, ...], deployment: str) -> str:
     counts = [(basis, sum(s.basis == basis for s in sources)) for basis in BASES]
     line = joined([f"{count} {basis}" for basis, count in counts if count])
     return f"{line} (agentsim show {deployment})"
-
-

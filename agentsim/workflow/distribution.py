@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
-from agentsim.fields import Strict
+from agentsim.fields import STRICT, Bytes, Count, Seconds, Tokens
 from agentsim.seeds import Uniform
 
 Q = TypeVar("Q", bound=float)
@@ -27,27 +27,34 @@ _NORMAL = NormalDist()
 _Z90 = _NORMAL.inv_cdf(0.9)
 
 
-class Lognormal(Strict, Generic[Q]):
+@dataclass(frozen=True)
+class Lognormal(Generic[Q]):
     """A skewed quantity given by the values that half and nine tenths of the draws stay under."""
+
+    __pydantic_config__ = STRICT
 
     median: Q
     p90: Q
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Lognormal[Q]:
+    def __post_init__(self) -> None:
         if not 0 < self.median <= self.p90:
             raise ValueError("a lognormal needs 0 < median <= p90")
-        return self
 
 
-class Exponential(Strict, Generic[Q]):
+@dataclass(frozen=True)
+class Exponential(Generic[Q]):
     """A quantity with a mean and no memory."""
+
+    __pydantic_config__ = STRICT
 
     mean: Q
 
 
-class Distribution(Strict, Generic[Q]):
+@dataclass(frozen=True)
+class Distribution(Generic[Q]):
     """One value, or exactly one distribution to draw it from."""
+
+    __pydantic_config__ = STRICT
 
     constant: Q | None = None
     uniform: tuple[Q, Q] | None = None
@@ -55,29 +62,36 @@ class Distribution(Strict, Generic[Q]):
     exponential: Exponential[Q] | None = None
     empirical: tuple[Q, ...] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _scalar(cls, data: Any) -> Any:
-        return data if isinstance(data, dict | cls) else {"constant": data}
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Distribution[Q]:
-        given = self.model_fields_set
+    def __post_init__(self) -> None:
+        given = [v for v in vars(self).values() if v is not None]
         if len(given) != 1:
-            raise ValueError(f"one distribution is needed, {len(given)} are given")
+            raise ValueError(f"one value or one distribution is needed, {len(given)} are given")
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             raise ValueError("a uniform distribution is written [low, high]")
         if self.empirical is not None and not self.empirical:
             raise ValueError("an empirical distribution needs at least one value")
-        return self
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+
+class _Scalar:
+    """Lets a distribution be written as a plain value, and says so in the JSON schema."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_as_distribution, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
         drawn = handler.resolve_ref_schema(handler(schema))
         scalar = drawn["properties"]["constant"]["anyOf"][0]
         return {"anyOf": [scalar, drawn], "description": "a value, or a distribution to draw it from"}
+
+
+def _as_distribution(data: Any) -> Any:
+    return data if isinstance(data, dict | Distribution) else {"constant": data}
+
+
+DrawnSeconds = Annotated[Distribution[Seconds], _Scalar()]
+DrawnTokens = Annotated[Distribution[Tokens], _Scalar()]
+DrawnBytes = Annotated[Distribution[Bytes], _Scalar()]
+DrawnCount = Annotated[Distribution[Count], _Scalar()]
 
 
 def largest(distribution: Distribution[Any]) -> float:

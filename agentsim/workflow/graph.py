@@ -7,23 +7,21 @@ changes no draw of another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from agentsim.errors import InfeasibleError
 from agentsim.workflow import schema
 from agentsim.workflow.distribution import Distribution, Draw, sampler
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(NamedTuple):
     """The user's text joins the context."""
 
     tokens: Draw
     cause: str = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(NamedTuple):
     """One model call. Recorded figures, where given, replace what the context would say."""
 
     tokens: Draw
@@ -33,8 +31,7 @@ class ModelCall:
     cause: str = "generate"
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """An attempt fails with `probability`; pauses grow by `factor` from `initial_s`."""
 
     probability: float
@@ -43,8 +40,7 @@ class Retry:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """One tool call; `slots` limits how many of this tool run at once over the whole simulation."""
 
     name: str
@@ -55,13 +51,12 @@ class ToolCall:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileAccess:
+class FileAccess(NamedTuple):
     """Files read or written one after another; each pays the latency and its size over the bandwidth."""
 
     writes: bool
     size_bytes: Draw
-    count: Draw
+    files: Draw
     latency_s: Draw
     bytes_per_s: float
     tokens: Callable[[float], float]
@@ -73,15 +68,13 @@ class FileAccess:
         return "write_file" if self.writes else "read_file"
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+class Parallel(NamedTuple):
     """Tool operations side by side; the slowest decides."""
 
     branches: tuple[ToolCall | FileAccess, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """The body again, `times` drawn when it is entered."""
 
     times: Draw
@@ -89,8 +82,7 @@ class Loop:
     cause: str = "repeat"
 
 
-@dataclass(frozen=True, slots=True)
-class SubAgent:
+class SubAgent(NamedTuple):
     """A sub-agent; `system_tokens` counts for a fresh context only."""
 
     name: str
@@ -103,30 +95,26 @@ class SubAgent:
     cause: str = "agent"
 
 
-@dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOut(NamedTuple):
     """Sub-agents started at the same moment."""
 
     agents: tuple[SubAgent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """Waits for the background sub-agents of these names."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HumanWait:
+class HumanWait(NamedTuple):
     """A wait for a person."""
 
     time_s: Draw
     cause: str = "think"
 
 
-@dataclass(frozen=True, slots=True)
-class Summarise:
+class Summarise(NamedTuple):
     """A compaction here."""
 
     summary_tokens: Draw
@@ -134,29 +122,18 @@ class Summarise:
 
 
 Operation = (
-    UserMessage
-    | ModelCall
-    | ToolCall
-    | FileAccess
-    | Parallel
-    | Loop
-    | FanOut
-    | Join
-    | HumanWait
-    | Summarise
+    UserMessage | ModelCall | ToolCall | FileAccess | Parallel | Loop | FanOut | Join | HumanWait | Summarise
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRule:
+class CompactionRule(NamedTuple):
     """Summarise to `summary_tokens` when the context reaches `at_tokens`."""
 
     at_tokens: int
     summary_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """The whole task, ready to run. Tokens are counts; the round trip is in seconds."""
 
     name: str
@@ -166,6 +143,16 @@ class Task:
     summary_tokens: int
     round_trip_s: Draw
     body: tuple[Operation, ...]
+
+    def limit_below(self, model_limit: int | None, model: str) -> int | None:
+        """Return the smaller of the task's window and the model's; None where neither has one."""
+        if model_limit is not None and self.system_tokens >= model_limit:
+            raise InfeasibleError(
+                f"the system prompt alone ({self.system_tokens:,} tokens) fills the "
+                f"{model_limit:,} of {model}"
+            )
+        limits = [limit for limit in (self.limit_tokens, model_limit) if limit is not None]
+        return min(limits, default=None)
 
 
 def build_task(workflow: schema.Workflow) -> Task:
@@ -178,7 +165,7 @@ def build_task(workflow: schema.Workflow) -> Task:
         limit_tokens=context.limit_tokens,
         compaction_at=rule.at if rule else None,
         summary_tokens=rule.summary_tokens if rule else 0,
-        round_trip_s=sampler(workflow.network.round_trip),
+        round_trip_s=sampler(workflow.network.round_trip) if workflow.network else _nothing,
         body=builder.body(workflow.steps),
     )
 
@@ -197,8 +184,7 @@ class _Builder:
         return tuple(self._operation(step) for step in steps)
 
     def _operation(self, step: Any) -> Operation:
-        kind = next(iter(type(step).model_fields))
-        operation: Operation = getattr(self, f"_{kind}")(getattr(step, kind))
+        operation: Operation = getattr(self, f"_{step.kind}")(step.body)
         return operation
 
     def _user(self, user: schema.User) -> UserMessage:
@@ -230,7 +216,7 @@ class _Builder:
         return FileAccess(
             writes=result is not None,
             size_bytes=sampler(size),
-            count=sampler(count),
+            files=sampler(count),
             latency_s=sampler(storage.latency),
             bytes_per_s=storage.bandwidth,
             tokens=_nothing if result is not None else lambda size_bytes: size_bytes / per_token,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentsim import yaml_file
@@ -54,9 +54,8 @@ class _Checks:
         """Check steps that run `times` times; return how many calls they make in all."""
         calls = 0.0
         for index, step in enumerate(steps):
-            kind = next(iter(type(step).model_fields))
-            here = (*path, index, kind)
-            calls += self._step(kind, getattr(step, kind), here, times, background)
+            here = (*path, index, step.kind)
+            calls += self._step(step.kind, step.body, here, times, background)
             if calls > MAX_CALLS:
                 self._fail(here, f"{calls:,.0f} calls; at most {MAX_CALLS:,} are simulated in one task")
         return calls
@@ -104,16 +103,3 @@ class _Checks:
             if name not in background:
                 hint = suggestion(name, background) or "."
                 self._fail((*path, index), f"no background sub-agent '{name}' is running here{hint}")
-
-
-def walk(steps: Iterable[Any]) -> Iterator[Any]:
-    """Yield every step of a workflow, those of loops and sub-agents included, in file order."""
-    for step in steps:
-        yield step
-        if isinstance(step, schema.RepeatStep):
-            yield from walk(step.repeat.steps)
-        elif isinstance(step, schema.ParallelStep):
-            yield from walk(step.parallel)
-        elif isinstance(step, schema.AgentsStep):
-            for agent in step.agents:
-                yield from walk(agent.steps)

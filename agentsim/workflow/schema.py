@@ -5,17 +5,21 @@ Every step is a mapping with one key, its kind. Times and sizes carry units and 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from agentsim.fields import Bytes, BytesPerSecond, Count, Number, Probability, Seconds, Strict, Tokens
-from agentsim.workflow.distribution import Distribution
+from agentsim.fields import BytesPerSecond, Count, Number, Probability, Seconds, Strict, Tokens
+from agentsim.workflow.distribution import (
+    Distribution,
+    DrawnBytes,
+    DrawnCount,
+    DrawnSeconds,
+    DrawnTokens,
+)
 
-DrawnSeconds = Distribution[Seconds]
-DrawnTokens = Distribution[Tokens]
-DrawnBytes = Distribution[Bytes]
-DrawnCount = Distribution[Count]
+_NO_TOKENS: Distribution[int] = Distribution(constant=0)
+_ONE: Distribution[int] = Distribution(constant=1)
 
 
 class Compaction(Strict):
@@ -59,14 +63,14 @@ class Failure(Strict):
 
     probability: Probability
     retries: Count = 0
-    backoff: Backoff = Backoff()
+    backoff: Backoff = Field(default_factory=Backoff)
 
 
 class Tool(Strict):
     """Something the agent calls and waits for."""
 
     time: DrawnSeconds
-    result_tokens: DrawnTokens = DrawnTokens(constant=0)
+    result_tokens: DrawnTokens = _NO_TOKENS
     slots: Annotated[Count | None, Field(description="calls that run at once; the rest queue")] = None
     failure: Failure | None = None
 
@@ -91,7 +95,7 @@ class Generate(Strict):
 
     tokens: Annotated[DrawnTokens, Field(description="visible output, kept in the context")]
     thinking_tokens: Annotated[DrawnTokens, Field(description="written, then dropped from the context")] = (
-        DrawnTokens(constant=0)
+        _NO_TOKENS
     )
     prompt_tokens: Annotated[Tokens | None, Field(description="recorded prompt")] = None
     cached_tokens: Annotated[Tokens | None, Field(description="recorded part of it that was cached")] = None
@@ -121,15 +125,15 @@ class ReadFile(Strict):
     """Reads files one after another; their text joins the context."""
 
     size: DrawnBytes
-    count: DrawnCount = DrawnCount(constant=1)
+    count: DrawnCount = _ONE
 
 
 class WriteFile(Strict):
     """Writes files one after another; only `result_tokens` join the context."""
 
     size: DrawnBytes
-    count: DrawnCount = DrawnCount(constant=1)
-    result_tokens: DrawnTokens = DrawnTokens(constant=0)
+    count: DrawnCount = _ONE
+    result_tokens: DrawnTokens = _NO_TOKENS
 
 
 class Repeat(Strict):
@@ -148,12 +152,10 @@ class Agent(Strict):
     name: str
     context: Literal["fresh", "inherit"] = "fresh"
     system_tokens: Annotated[Tokens | None, Field(description="of a fresh context")] = None
-    task_tokens: Annotated[DrawnTokens, Field(description="the assignment it is given")] = DrawnTokens(
-        constant=0
-    )
+    task_tokens: Annotated[DrawnTokens, Field(description="the assignment it is given")] = _NO_TOKENS
     count: Annotated[Count, Field(description="how many of this kind start together")] = 1
     background: bool = False
-    report_tokens: DrawnTokens = DrawnTokens(constant=0)
+    report_tokens: DrawnTokens = _NO_TOKENS
     steps: tuple[Step, ...]
 
 
@@ -174,84 +176,52 @@ class Compact(Strict):
     summary_tokens: DrawnTokens
 
 
-class UserStep(Strict):
-    user: User
+class _OneOf(Strict):
+    """A mapping with exactly one of its keys: the kind of a step, and what it does."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [key for key in self.model_fields_set if getattr(self, key) is not None]
+        if len(given) != 1:
+            found = ", ".join(given) or "none"
+            raise ValueError(
+                f"a step has exactly one kind; found {found}. Put each in a step of its own ('- ')"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The one key that is given."""
+        return next(iter(self.model_fields_set))
+
+    @property
+    def body(self) -> Any:
+        """What stands behind the key."""
+        return getattr(self, self.kind)
 
 
-class GenerateStep(Strict):
-    generate: Generate
+class ToolStep(_OneOf):
+    """What can run side by side: tools and files. Model calls side by side are `agents`."""
+
+    call: Call | None = None
+    read_file: ReadFile | None = None
+    write_file: WriteFile | None = None
 
 
-class CallStep(Strict):
-    call: Call
+class Step(ToolStep):
+    """One thing that the agent does or waits for."""
 
-
-class ReadFileStep(Strict):
-    read_file: ReadFile
-
-
-class WriteFileStep(Strict):
-    write_file: WriteFile
-
-
-class ParallelStep(Strict):
-    """Tool calls and files side by side; results join the context in the order written."""
-
-    parallel: tuple[ToolStep, ...]
-
-
-class RepeatStep(Strict):
-    repeat: Repeat
-
-
-class AgentsStep(Strict):
-    """Sub-agents side by side."""
-
-    agents: tuple[Agent, ...]
-
-
-class JoinStep(Strict):
-    """Waits for background sub-agents by name."""
-
-    join: tuple[str, ...]
-
-
-class ThinkStep(Strict):
-    think: Think
-
-
-class CompactStep(Strict):
-    compact: Compact
-
-
-def _kind(step: Any) -> str:
-    """Return the one key of a step; anything else becomes a tag that no union member carries."""
-    if isinstance(step, Strict):
-        return next(iter(type(step).model_fields))
-    keys = list(step) if isinstance(step, dict) else [step]
-    return ", ".join(map(str, keys[:4])) or "nothing"
-
-
-Step = Annotated[
-    Annotated[UserStep, Tag("user")]
-    | Annotated[GenerateStep, Tag("generate")]
-    | Annotated[CallStep, Tag("call")]
-    | Annotated[ReadFileStep, Tag("read_file")]
-    | Annotated[WriteFileStep, Tag("write_file")]
-    | Annotated[ParallelStep, Tag("parallel")]
-    | Annotated[RepeatStep, Tag("repeat")]
-    | Annotated[AgentsStep, Tag("agents")]
-    | Annotated[JoinStep, Tag("join")]
-    | Annotated[ThinkStep, Tag("think")]
-    | Annotated[CompactStep, Tag("compact")],
-    Discriminator(_kind),
-]
-ToolStep = Annotated[
-    Annotated[CallStep, Tag("call")]
-    | Annotated[ReadFileStep, Tag("read_file")]
-    | Annotated[WriteFileStep, Tag("write_file")],
-    Discriminator(_kind),
-]
+    user: User | None = None
+    generate: Generate | None = None
+    parallel: Annotated[
+        tuple[ToolStep, ...] | None,
+        Field(description="side by side; results join the context in the order written"),
+    ] = None
+    repeat: Repeat | None = None
+    agents: Annotated[tuple[Agent, ...] | None, Field(description="sub-agents side by side")] = None
+    join: Annotated[tuple[str, ...] | None, Field(description="background sub-agents to wait for")] = None
+    think: Think | None = None
+    compact: Compact | None = None
 
 
 class Workflow(Strict):
@@ -260,8 +230,8 @@ class Workflow(Strict):
     name: str
     description: str = ""
     source: Annotated[str | None, Field(description="where a recorded session comes from")] = None
-    context: Context = Context()
-    network: Network = Network(round_trip=DrawnSeconds.model_validate("0 s"))
+    context: Context = Field(default_factory=Context)
+    network: Network | None = None
     storage: Storage | None = None
     tools: dict[str, Tool] = Field(default_factory=dict)
     steps: tuple[Step, ...]

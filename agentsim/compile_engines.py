@@ -1,0 +1,106 @@
+"""Resolves every name of a deployment of engines and checks every fit; raises here or never."""
+
+from __future__ import annotations
+
+import os
+
+from agentsim import plugins
+from agentsim.backends.base import CostModel
+from agentsim.errors import InfeasibleError, SpecError, unknown_name
+from agentsim.plan import Plan
+from agentsim.specs import catalog
+from agentsim.specs.deployment import Deployment, Engine
+from agentsim.specs.engine import EngineProfile
+from agentsim.specs.hardware import Chip
+from agentsim.specs.model import Model
+from agentsim.specs.sourced import Ledger
+from agentsim.workflow.graph import Task
+from agentsim.yaml_file import Document
+
+
+def engine_plan(task: Task, name: str, document: Document) -> Plan:
+    """Return the plan of a task on a deployment of engines. Raises as `compile.compile_plan` does."""
+    deployment = catalog.from_document(Deployment, document, name)
+    compiler = _EngineCompiler(deployment, os.path.dirname(document.name))
+    engines = {key: compiler.cost(engine) for key, engine in deployment.engines.items()}
+    stages = plugins.load("coexec", deployment.pattern)(list(engines))
+    limit = compiler.ledger.take_or_none(compiler.model.context)
+    return Plan(
+        task=task,
+        deployment=name,
+        title=deployment.title,
+        engines=engines,
+        stages=stages,
+        limit_tokens=task.limit_below(limit, compiler.model.title),
+        usd_per_s=compiler.usd_per_s(),
+        sources=compiler.ledger.used(),
+    )
+
+
+class _EngineCompiler:
+    """Compiles the engines of one deployment and remembers the sources."""
+
+    def __init__(self, deployment: Deployment, near: str) -> None:
+        self.deployment, self.near = deployment, near
+        self.ledger = Ledger()
+        self.model = catalog.load(Model, deployment.model, near)
+        self.chips: list[tuple[Chip, int]] = []
+
+    def cost(self, engine: Engine) -> CostModel:
+        chip = catalog.load(Chip, engine.hardware, self.near)
+        self.chips.append((chip, engine.chips))
+        backend = plugins.load("backends", engine.backend)
+        profile = self._profile(engine, chip)
+        if engine.chips < 1:
+            raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")
+        cost: CostModel = backend(self.model, chip, engine, profile, self._drafter(), self.ledger)
+        return cost
+
+    def _profile(self, engine: Engine, chip: Chip) -> EngineProfile:
+        known = [n for n in catalog.names("engines") if n.endswith(f"-{engine.hardware}")]
+        software = [n.removesuffix(f"-{engine.hardware}") for n in known]
+        if engine.software is None:
+            raise SpecError(
+                f"{self.deployment.title}: say which software runs on {chip.title}: {', '.join(software)}"
+            )
+        if engine.software.endswith(".yaml"):
+            return catalog.load(EngineProfile, engine.software, self.near)
+        if engine.software not in software:
+            raise unknown_name(f"engine profile for {engine.hardware}", engine.software, software)
+        return catalog.load(EngineProfile, f"{engine.software}-{engine.hardware}")
+
+    def _drafter(self) -> tuple[Model, int, str] | None:
+        choice = self.deployment.speculation
+        if choice is None:
+            return None
+        drafter = catalog.load(Model, choice.drafter, self.near)
+        self._check_drafter(drafter, choice.drafter)
+        assert drafter.drafting is not None
+        rates = drafter.drafting.acceptance
+        if choice.text not in rates:
+            raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
+        depth = len(self.ledger.take(rates[choice.text]))
+        if not 1 <= choice.draft_tokens <= depth:
+            raise InfeasibleError(
+                f"draft_tokens is {choice.draft_tokens}; acceptance of {choice.drafter} on {choice.text} "
+                f"is known for 1 to {depth} drafts"
+            )
+        return drafter, choice.draft_tokens, choice.text
+
+    def _check_drafter(self, drafter: Model, name: str) -> None:
+        if drafter.drafting is None:
+            raise SpecError(f"'{name}' is not a drafter: it has no drafting section")
+        if drafter.drafting.target != self.deployment.model:
+            raise InfeasibleError(
+                f"'{name}' drafts for {drafter.drafting.target}, not for {self.deployment.model}"
+            )
+
+    def usd_per_s(self) -> float | None:
+        """Return the price of all chips, or None where one of them has no published price."""
+        total = 0.0
+        for chip, count in self.chips:
+            price = self.ledger.take_or_none(chip.price)
+            if price is None:
+                return None
+            total += price * count
+        return total
