@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 
 from agentsim import plugins
-from agentsim.backends.base import CostModel
+from agentsim.backends.base import CostModel, Drafter, EngineParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan
 from agentsim.specs import catalog
 from agentsim.specs.deployment import Deployment, Engine
-from agentsim.specs.engine import EngineProfile
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Ledger
@@ -49,27 +48,13 @@ class _EngineCompiler:
     def cost(self, engine: Engine) -> CostModel:
         chip = catalog.load(Chip, engine.hardware, self.near)
         self.chips.append((chip, engine.chips))
-        backend = plugins.load("backends", engine.backend)
-        profile = self._profile(engine, chip)
         if engine.chips < 1:
             raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")
-        cost: CostModel = backend(self.model, chip, engine, profile, self._drafter(), self.ledger)
+        parts = EngineParts(self.model, chip, engine, self._drafter(), self.ledger, self.near)
+        cost: CostModel = plugins.load("backends", engine.backend)(parts)
         return cost
 
-    def _profile(self, engine: Engine, chip: Chip) -> EngineProfile:
-        known = [n for n in catalog.names("engines") if n.endswith(f"-{engine.hardware}")]
-        software = [n.removesuffix(f"-{engine.hardware}") for n in known]
-        if engine.software is None:
-            raise SpecError(
-                f"{self.deployment.title}: say which software runs on {chip.title}: {', '.join(software)}"
-            )
-        if engine.software.endswith(".yaml"):
-            return catalog.load(EngineProfile, engine.software, self.near)
-        if engine.software not in software:
-            raise unknown_name(f"engine profile for {engine.hardware}", engine.software, software)
-        return catalog.load(EngineProfile, f"{engine.software}-{engine.hardware}")
-
-    def _drafter(self) -> tuple[Model, int, str] | None:
+    def _drafter(self) -> Drafter | None:
         choice = self.deployment.speculation
         if choice is None:
             return None
@@ -85,7 +70,7 @@ class _EngineCompiler:
                 f"draft_tokens is {choice.draft_tokens}; acceptance of {choice.drafter} on {choice.text} "
                 f"is known for 1 to {depth} drafts"
             )
-        return drafter, choice.draft_tokens, choice.text
+        return Drafter(drafter, choice.draft_tokens, choice.text)
 
     def _check_drafter(self, drafter: Model, name: str) -> None:
         if drafter.drafting is None:

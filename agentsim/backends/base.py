@@ -6,13 +6,46 @@ that we only see from outside answers *calls*, each on its own (`ServiceCost`).
 
 A backend module exposes `PLUGIN`, a function that compiles specs into a cost model:
 
-    compile(model, chip, engine, profile, drafter, ledger) -> IterationCost     (engines)
-    compile(endpoint, ledger) -> ServiceCost                                    (endpoint)
+    compile(EngineParts) -> IterationCost             (engines: gpu, ...)
+    compile(Endpoint, Ledger) -> ServiceCost          (endpoint)
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # an endpoint needs none of these schemas
+    from agentsim.specs.deployment import Engine
+    from agentsim.specs.hardware import Chip
+    from agentsim.specs.model import Model
+    from agentsim.specs.sourced import Ledger
+
+
+class Drafter(NamedTuple):
+    """A small model that proposes `tokens` a step, and the kind of text its acceptance is taken for."""
+
+    model: Model
+    tokens: int
+    text: str
+
+    def acceptance(self, ledger: Ledger) -> tuple[float, ...]:
+        """Return the chance that draft 1, 2, ... is accepted, given that all before it were."""
+        assert self.model.drafting is not None, "checked when the deployment was compiled"
+        return ledger.take(self.model.drafting.acceptance[self.text])[: self.tokens]
+
+
+class EngineParts(NamedTuple):
+    """What an engine is made of. Data are read through the ledger, so that the run can list them.
+
+    `near` is the folder of the deployment's file: references that end in `.yaml` start there.
+    """
+
+    model: Model
+    chip: Chip
+    engine: Engine
+    drafter: Drafter | None
+    ledger: Ledger
+    near: str
 
 
 class Batch(NamedTuple):
@@ -103,6 +136,15 @@ class ServiceCost(Protocol):
     def call(self, uncached_tokens: int, cached_tokens: int, output_tokens: int) -> ServiceTime:
         """Return the time of one call; decode covers `output_tokens`."""
         ...
+
+
+def expected_tokens(acceptance: tuple[float, ...]) -> float:
+    """Return the mean tokens a step yields: 1 + the sum over positions of the product of acceptances."""
+    total = running = 1.0
+    for rate in acceptance:
+        running *= rate
+        total += running
+    return total
 
 
 CostModel = IterationCost | ServiceCost

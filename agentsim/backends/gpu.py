@@ -10,10 +10,10 @@ on (launches, norms, the floor of small kernels), which dominates at batch 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 
-from agentsim.backends.base import Batch
-from agentsim.errors import InfeasibleError, MeasurementMissing
+from agentsim.backends.base import Batch, EngineParts, expected_tokens
+from agentsim.errors import InfeasibleError, MeasurementMissing, SpecError, unknown_name
+from agentsim.specs import catalog
 from agentsim.specs import model as shapes
 from agentsim.specs.deployment import Engine
 from agentsim.specs.engine import AllReduce, EngineProfile
@@ -191,43 +191,44 @@ def weights_of(model: Model, precision: Precision, ledger: Ledger) -> Weights:
     return Weights({"fp4": dense - kept, "bf16": kept}, {"fp4": routed})
 
 
-def compile_gpu(
-    model: Model,
-    chip: Chip,
-    engine: Engine,
-    profile: EngineProfile,
-    drafter: tuple[Model, int, str] | None,
-    ledger: Ledger,
-) -> GpuCost:
+def compile_gpu(parts: EngineParts) -> GpuCost:
     """Return the cost model of one engine.
 
-    `drafter` is (model, draft tokens, kind of text). Raises `InfeasibleError` with what would fit,
-    `MeasurementMissing` for a tensor-parallel size that the profile has no all-reduce for.
+    Raises `InfeasibleError` with what would fit, `MeasurementMissing` for a tensor-parallel size that the
+    profile has no all-reduce for, `SpecError` or `UnknownNameError` for an engine without a profile.
     """
-    group = _Group(chip, engine, profile, ledger)
-    shape = ledger.take(model.shape)
+    model, chip, engine, drafter, ledger, _ = parts
+    group = _Group(chip, engine, find_profile(parts), ledger)
+    profile, shape = group.profile, ledger.take(model.shape)
     target = _forward_pass(model, group)
-    draft = Draft(_draft_pass(drafter[0], shape, group), drafter[1]) if drafter else None
+    draft = Draft(_draft_pass(drafter.model, shape, group), drafter.tokens) if drafter else None
     per_token, per_window = _kv_bytes(shape, group)
     return GpuCost(
         target=target,
         draft=draft,
-        tokens_per_step=expected_tokens(*drafter, ledger) if drafter else 1.0,
+        tokens_per_step=expected_tokens(drafter.acceptance(ledger)) if drafter else 1.0,
         window_tokens=window_of(shape),
         kv_bytes_per_token=per_token,
         window_bytes_per_token=per_window,
-        kv_capacity_bytes=_kv_capacity(model, drafter[0] if drafter else None, group),
+        kv_capacity_bytes=_kv_capacity(model, drafter.model if drafter else None, group),
         batched_tokens=ledger.take(profile.batched_tokens),
         max_sequences=ledger.take(profile.sequences),
         request_s=ledger.take(profile.request_overhead),
     )
 
 
-def expected_tokens(drafter: Model, draft_tokens: int, text: str, ledger: Ledger) -> float:
-    """Return the mean tokens a step yields: 1 + the sum over positions of the product of acceptances."""
-    assert drafter.drafting is not None, "checked when the deployment was compiled"
-    rates = ledger.take(drafter.drafting.acceptance[text])[:draft_tokens]
-    return 1.0 + sum(prod(rates[: i + 1]) for i in range(len(rates)))
+def find_profile(parts: EngineParts) -> EngineProfile:
+    """Return the profile of the engine's software on its hardware; the choice is never silent."""
+    software, hardware = parts.engine.software, parts.engine.hardware
+    known = [n for n in catalog.names("engines") if n.endswith(f"-{hardware}")]
+    choices = [name.removesuffix(f"-{hardware}") for name in known]
+    if software is None:
+        raise SpecError(f"engine on {parts.chip.title}: say which software runs it: {', '.join(choices)}")
+    if software.endswith(".yaml"):
+        return catalog.load(EngineProfile, software, parts.near)
+    if software not in choices:
+        raise unknown_name(f"engine profile for {hardware}", software, choices)
+    return catalog.load(EngineProfile, f"{software}-{hardware}")
 
 
 def window_of(shape: Shape) -> int | None:

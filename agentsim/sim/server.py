@@ -97,6 +97,8 @@ class EngineServer:
 
     def _admit(self) -> None:
         waiting, now = self._waiting, self._env.now
+        if not waiting:
+            return
         while waiting and self._fits(waiting[0]):
             request = waiting.popleft()
             request.started_ns = now
