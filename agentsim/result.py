@@ -18,7 +18,10 @@ SCHEMA = "agentsim.result/1"
 
 
 class Part(IntEnum):
-    """What a stretch of the critical path was spent on, in the order of tables."""
+    """What a stretch of the critical path was spent on, in the order of tables.
+
+    `QUEUE` is waiting for the model's server; waiting for a slot of a tool is part of `TOOL`.
+    """
 
     QUEUE = 0
     PREFILL = 1
@@ -201,6 +204,8 @@ class Result:
     turns: tuple[Turn, ...] = ()
     spans: tuple[Span, ...] = ()
     cost_usd: float | None = None
+    """USD a task; by the token, or (`by_the_hour`) for the chips as long as the task takes."""
+    by_the_hour: bool = False
 
     @property
     def task(self) -> TaskOutcome:

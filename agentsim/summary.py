@@ -145,7 +145,7 @@ class SummaryBuilder:
             ttft_s=_seconds(Spread.of(self._ttft_ns) or self._first.ttft_ns),
             itl_s=_seconds(Spread.of(self._itl_ns) or self._first.itl_ns),
             cost_usd=_mean(self._cost),
-            warnings=tuple(_warning(text, count / self._runs) for text, count in self._warnings.items()),
+            warnings=tuple(_warning(text, n, self._runs) for text, n in self._warnings.items()),
         )
 
 
@@ -177,6 +177,6 @@ def _mean(costs: list[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(costs) and known else None
 
 
-def _warning(text: str, mean: float) -> str:
-    """Put the mean number of times a run before a warning that is counted."""
-    return f"{mean:.3g} {text}" if mean else text
+def _warning(text: str, count: int, runs: int) -> str:
+    """Say how often a warning came up that is counted."""
+    return f"{count:,} {text}" + (f" ({runs} runs together)" if runs > 1 else "") if count else text

@@ -81,13 +81,13 @@ def expected_length(rates: tuple[float, ...]) -> float:
 
 @pytest.mark.parametrize(("kind", "name"), FILES, ids=lambda part: part)
 def test_every_file_loads_and_is_found_by_its_name(kind: str, name: str) -> None:
-    spec = catalog.load(catalog.KINDS[kind], name)
+    spec = catalog.load(catalog.schema_of(kind), name)
     assert spec.title  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("kind", "name"), FILES, ids=lambda part: part)
 def test_every_datum_says_where_it_comes_from(kind: str, name: str) -> None:
-    for path, datum in data_of(catalog.load(catalog.KINDS[kind], name)):
+    for path, datum in data_of(catalog.load(catalog.schema_of(kind), name)):
         assert len(datum.source_text) > 8, path
         if datum.basis == "assumed":
             assert datum.why, path
@@ -95,7 +95,7 @@ def test_every_datum_says_where_it_comes_from(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), FILES, ids=lambda part: part)
 def test_every_source_key_is_used_and_every_used_key_is_explained(kind: str, name: str) -> None:
-    spec = catalog.load(catalog.KINDS[kind], name)
+    spec = catalog.load(catalog.schema_of(kind), name)
     keys = {datum.source for _, datum in data_of(spec) if datum.source}
     declared = set(getattr(spec, "sources", {}))
     assert declared <= keys, "declared and never used"
@@ -110,7 +110,7 @@ def test_no_text_of_the_catalog_points_into_somebodys_file_system(kind: str, nam
 
 @pytest.mark.parametrize(("kind", "name"), FILES, ids=lambda part: part)
 def test_a_range_encloses_its_value(kind: str, name: str) -> None:
-    for path, datum in data_of(catalog.load(catalog.KINDS[kind], name)):
+    for path, datum in data_of(catalog.load(catalog.schema_of(kind), name)):
         if datum.range is not None and isinstance(datum.value, int | float):
             low, high = datum.range
             assert low <= datum.value <= high, path

@@ -95,7 +95,11 @@ def test_a_task_of_three_turns_takes_what_its_pieces_take():
     assert [t.context_after for t in result.turns] == [1250, 1350, 4360]
     assert result.task.human_ns == 7 * S
     assert result.task.peak_context == 4360
-    assert (result.task.prompt_tokens, result.task.cached_tokens, result.task.output_tokens) == (6880, 2580, 110)
+    assert (result.task.prompt_tokens, result.task.cached_tokens, result.task.output_tokens) == (
+        6880,
+        2580,
+        110,
+    )
 
 
 # Amdahl
@@ -103,7 +107,9 @@ def test_a_task_of_three_turns_takes_what_its_pieces_take():
 
 def test_the_ceiling_of_every_speedup_is_amdahls():
     """20 s of tools and 30 s of decoding: with no inference at all, 2.5 times faster and never more."""
-    task = workflow({"repeat": {"times": 10, "steps": [say(300), {"call": "make"}]}}, tools={"make": {"time": "2 s"}})
+    task = workflow(
+        {"repeat": {"times": 10, "steps": [say(300), {"call": "make"}]}}, tools={"make": {"time": "2 s"}}
+    )
     slow, fast = plan_of(task), plan_of(task, endpoint(tokens_per_s=1e6))
     verdict = compare([slow, fast], simulate, [0, 1, 2]).verdict
     assert verdict.ceiling_speedup == pytest.approx(2.5, rel=1e-12)
@@ -155,7 +161,7 @@ def test_the_wait_for_a_slot_stands_in_the_timeline():
     result = run({"parallel": [{"call": "build"}] * 2}, tools={"build": {"time": "3 s", "slots": 1}})
     assert table(result) == [
         ("main", "tool", "build", 0, 3 * S, False),
-        ("main", "queue", "build (waiting for a slot)", 0, 3 * S, True),
+        ("main", "tool", "build (waiting for a slot)", 0, 3 * S, True),
         ("main", "tool", "build", 3 * S, 6 * S, True),
     ]
 
@@ -269,21 +275,31 @@ def test_a_compaction_starts_at_its_share_of_the_limit_and_not_before():
 
 def test_a_step_may_ask_for_a_compaction():
     result = run(
-        {"user": {"tokens": 400}}, say(10), {"compact": {"summary_tokens": 25}}, say(5), context={"system_tokens": 90}
+        {"user": {"tokens": 400}},
+        say(10),
+        {"compact": {"summary_tokens": 25}},
+        say(5),
+        context={"system_tokens": 90},
     )
     assert prompts(result) == [(490, 0), (500, 499), (115, 90)]
 
 
 def test_a_compaction_leaves_its_own_system_prompt_in_the_cache():
     """The compacting call reads the whole prompt, so its prefix is cached whatever was before."""
-    result = run({"user": {"tokens": 400}}, {"compact": {"summary_tokens": 25}}, say(5), context={"system_tokens": 90})
+    result = run(
+        {"user": {"tokens": 400}}, {"compact": {"summary_tokens": 25}}, say(5), context={"system_tokens": 90}
+    )
     assert prompts(result) == [(490, 0), (115, 90)]
 
 
 def test_the_largest_prompt_is_never_over_the_peak_context():
     """A compaction's own prompt is a context like any other."""
     result = run(
-        {"user": {"tokens": 400}}, say(10), {"user": {"tokens": 500}}, {"compact": {"summary_tokens": 25}}, say(5)
+        {"user": {"tokens": 400}},
+        say(10),
+        {"user": {"tokens": 500}},
+        {"compact": {"summary_tokens": 25}},
+        say(5),
     )
     assert result.task.peak_context >= max(turn.prompt for turn in result.turns)
 
@@ -378,7 +394,9 @@ def test_a_background_agent_costs_only_what_is_left_of_it_at_the_join():
 
 def test_a_background_agent_that_nobody_joins_is_waited_for_at_the_end():
     result = run(
-        {"agents": [sub("index", {"call": "crawl"}, background=True)]}, say(300), tools={"crawl": {"time": "10 s"}}
+        {"agents": [sub("index", {"call": "crawl"}, background=True)]},
+        say(300),
+        tools={"crawl": {"time": "10 s"}},
     )
     assert elapsed(result) == 10 * S
 
@@ -446,11 +464,13 @@ def test_nothing_done_takes_no_time():
 
 @pytest.mark.parametrize("detail", ["summary", "full"])
 def test_agents_that_arrive_one_after_another_share_the_tools(detail):
-    plan = plan_of(workflow(say(100), {"call": "build"}, say(50), tools={"build": {"time": "3 s", "slots": 1}}))
+    plan = plan_of(
+        workflow(say(100), {"call": "build"}, say(50), tools={"build": {"time": "3 s", "slots": 1}})
+    )
     result = simulate(plan, arrivals_s=(0.0, 1.0), detail=detail)
     assert sorted((t.start_ns, t.end_ns) for t in result.tasks) == [(0, 4500 * MS), (1 * S, 7500 * MS)]
     second = max(result.tasks, key=lambda t: t.start_ns)
-    assert second.parts_ns[Part.QUEUE] == 2 * S
+    assert second.parts_ns[Part.TOOL] == (2 + 3) * S
 
 
 def test_inference_parts_and_others_split_the_task():

@@ -19,8 +19,8 @@ from agentsim.importers.base import importer_of
 from agentsim.importers.weka import MAX_DEPTH, PLUGIN
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
 from agentsim.workflow.graph import build_task
-from agentsim.workflow.load import check_document, walk
-from agentsim.workflow.schema import AgentsStep, GenerateStep, Workflow
+from agentsim.workflow.load import check_document
+from agentsim.workflow.schema import Workflow
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared"
@@ -54,7 +54,7 @@ def checked(session: RecordedSession) -> Workflow:
 
 def plain(steps: Any) -> list[tuple[str, Any]]:
     """Steps as (kind, content) without what was not given."""
-    dumped = [step.model_dump(exclude_unset=True) for step in steps]
+    dumped = [step.model_dump(exclude_unset=True, exclude_none=True) for step in steps]
     return [next(iter(step.items())) for step in dumped]
 
 
@@ -154,7 +154,7 @@ def test_sub_agents_that_overlap_stay_side_by_side_and_a_late_one_runs_in_the_ba
     workflow = checked(load("weka_sub_agents"))
     kinds = [kind for kind, _ in plain(workflow.steps)]
     assert kinds == ["user", "generate", "call", "agents", "call", "generate", "join", "call", "generate"]
-    [group] = [step.agents for step in workflow.steps if isinstance(step, AgentsStep)]
+    [group] = [step.agents for step in workflow.steps if step.agents]
     assert [(a.name, a.background) for a in group] == [
         ("agent_001", False), ("agent_002", False), ("agent_003", True),
     ]  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_wait_keeps_only_what_no_awaited_sub_agent_fills() -> None:
 
 
 def test_a_sub_agent_that_starts_later_than_its_group_waits_first() -> None:
-    [step] = [s for s in checked(load("weka_sub_agents")).steps if isinstance(s, AgentsStep)]
+    [step] = [s for s in checked(load("weka_sub_agents")).steps if s.agents]
     assert [plain(agent.steps)[0] for agent in step.agents] == [
         ("generate", _generate(2, 6, 4, "m")),
         ("call", _call(1, "harness")),
@@ -188,7 +188,7 @@ def test_sub_agents_one_after_another_are_steps_of_their_own(tmp_path: Path) -> 
     data["requests"][2]["t"] = 26.0
     data["requests"][4]["t"] = 45.0
     steps = checked(load_data(data, tmp_path)).steps
-    assert [len(s.agents) for s in steps if isinstance(s, AgentsStep)] == [2, 1]
+    assert [len(s.agents) for s in steps if s.agents] == [2, 1]
 
 
 def test_all_lanes_share_what_was_cached_in_order_of_time() -> None:
@@ -467,7 +467,7 @@ real = pytest.mark.skipif(not REAL, reason="the shared logs are not here")
 def test_a_real_session_keeps_every_token_and_its_time(path: Path) -> None:
     log = json.loads(path.read_text())
     [session] = PLUGIN.sessions(str(path))
-    steps = [s.generate for s in walk(checked(session).steps) if isinstance(s, GenerateStep)]
+    steps = [s.generate for s in checked(session).steps if s.generate]
     assert sum(s.prompt_tokens or 0 for s in steps) == log["totals"]["combined_tokens"]["input"]
     assert sum(s.tokens.constant or 0 for s in steps) == log["totals"]["combined_tokens"]["output"]
     last = max(r["t"] + (r.get("api_time") or 0) for r in log["requests"])

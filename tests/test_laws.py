@@ -105,18 +105,16 @@ def sub_agents(draw, bodies):
 def deeper(bodies):
     """Put bodies of steps into loops and sub-agents."""
     loop = st.builds(lambda times, steps: [{"repeat": {"times": times, "steps": steps}}], FEW, bodies)
-    return st.lists(
-        st.one_of(LEAF.map(lambda s: [s]), loop, sub_agents(bodies)), min_size=1, max_size=3
-    ).map(lambda groups: [step for group in groups for step in group])
+    return st.lists(st.one_of(LEAF.map(lambda s: [s]), loop, sub_agents(bodies)), min_size=1, max_size=3).map(
+        lambda groups: [step for group in groups for step in group]
+    )
 
 
 BODIES = st.recursive(st.lists(LEAF, min_size=1, max_size=4), deeper, max_leaves=4)
 SINGLE_BODIES = st.recursive(
     st.lists(LEAF, min_size=1, max_size=4),
     lambda bodies: st.lists(
-        st.one_of(
-            LEAF, st.builds(lambda n, steps: {"repeat": {"times": n, "steps": steps}}, FEW, bodies)
-        ),
+        st.one_of(LEAF, st.builds(lambda n, steps: {"repeat": {"times": n, "steps": steps}}, FEW, bodies)),
         min_size=1,
         max_size=3,
     ),
@@ -303,7 +301,8 @@ def test_more_tokens_never_make_a_single_agent_faster(name, outputs, more, which
 
     base = elapsed(prompt, outputs)
     wordier = [n + more * (i == which % len(outputs)) for i, n in enumerate(outputs)]
-    assert elapsed(prompt, wordier) > base
+    assert elapsed(prompt, wordier) >= base  # equal where the last step of speculation yields the rest
+    assert elapsed(prompt, [n + 50 for n in outputs]) > base
     assert elapsed(prompt + longer, outputs) >= base
 
 
@@ -324,7 +323,9 @@ def test_one_more_tool_call_moves_no_other_draw(seed, extra):
     added = simulate(plan_of(workflow(*[{"call": "other"}] * extra, *steps, *steps, **sections)), seed)
 
     def draws(result):
-        kept = [s for s in result.spans if s.part in (Part.TOOL, Part.HUMAN, Part.NETWORK) and s.name != "other"]
+        kept = [
+            s for s in result.spans if s.part in (Part.TOOL, Part.HUMAN, Part.NETWORK) and s.name != "other"
+        ]
         return [(s.name, s.end_ns - s.start_ns) for s in kept], [t.output for t in result.turns]
 
     assert draws(added) == draws(plain)
@@ -334,11 +335,30 @@ def test_one_more_tool_call_moves_no_other_draw(seed, extra):
 @settings(max_examples=10)
 def test_two_deployments_see_the_same_task(seed):
     skewed = {"lognormal": {"median": 100, "p90": 500}}
-    loop = {"repeat": {"times": {"uniform": [1, 6]}, "steps": [{"generate": {"tokens": skewed}}, {"call": "grep"}]}}
+    loop = {
+        "repeat": {
+            "times": {"uniform": [1, 6]},
+            "steps": [{"generate": {"tokens": skewed}}, {"call": "grep"}],
+        }
+    }
     task = workflow(loop, tools={"grep": {"time": {"exponential": {"mean": "3 s"}}, "result_tokens": skewed}})
     results = [simulate(plan_of(task, cost), seed) for cost in COSTS.values()]
     seen = [([(t.prompt, t.output) for t in r.turns], r.part_s(Part.TOOL)) for r in results]
     assert all(each == seen[0] for each in seen)
+
+
+def test_agents_of_one_kind_and_causes_of_one_agent_draw_apart():
+    skewed = {"lognormal": {"median": 1000, "p90": 5000}}
+    worker = {"name": "w", "count": 4, "task_tokens": skewed, "steps": [{"generate": {"tokens": skewed}}]}
+    result = simulate(plan_of(workflow({"agents": [worker]}, {"user": {"tokens": skewed}})))
+    drawn = [n for turn in result.turns for n in (turn.prompt, turn.output)]
+    assert len(set(drawn)) == 8
+
+
+def test_agents_that_arrive_in_one_simulation_draw_apart():
+    task = workflow({"generate": {"tokens": {"lognormal": {"median": 1000, "p90": 5000}}}})
+    result = simulate(plan_of(task), arrivals_s=[0.0] * 6)
+    assert len({task.output_tokens for task in result.tasks}) == 6
 
 
 def test_another_seed_gives_another_run():
@@ -370,7 +390,11 @@ def sound():
                 {"user": {"tokens": 300}},
                 {"generate": {"tokens": 50}},
                 {"call": "build"},
-                {"agents": [{"name": "a", "steps": [{"generate": {"tokens": 20}}, {"generate": {"tokens": 5}}]}]},
+                {
+                    "agents": [
+                        {"name": "a", "steps": [{"generate": {"tokens": 20}}, {"generate": {"tokens": 5}}]}
+                    ]
+                },
                 {"generate": {"tokens": 10, "thinking_tokens": 5}},
                 tools={"build": {"time": "1 s", "slots": 1}},
             ),
@@ -433,7 +457,10 @@ DOCTORED = {
     "a part a nanosecond longer": ("l6_parts", shifted_parts),
     "a part below nothing": ("l6_parts", negative_part),
     "a critical span left out": ("l6_critical", with_span(0, critical=False)),
-    "a span that is a nanosecond short": ("l6_critical", lambda r: with_span(0, end_ns=r.spans[0].end_ns - 1)(r)),
+    "a span that is a nanosecond short": (
+        "l6_critical",
+        lambda r: with_span(0, end_ns=r.spans[0].end_ns - 1)(r),
+    ),
     "no sources": ("l10_every", lambda r: replace(r, sources=())),
     "a source without a text": ("l10_every", lambda r: replace(r, sources=(Source("x", "datasheet", ""),))),
     "a prompt that is not the context": ("l11_tokens", with_turn(0, prompt=299)),

@@ -12,59 +12,17 @@ from typing import Any
 from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
-from agentsim.plan import Plan
-from agentsim.result import Part, TaskOutcome, Turn
+from agentsim.result import Part, Turn
 from agentsim.seeds import Stream, stream
-from agentsim.sim.clock import Clock
 from agentsim.sim.path import CriticalPath
-from agentsim.sim.recorder import Recorder
-from agentsim.sim.request import Request, Server
-from agentsim.sim.tools import Attempts, ToolBench, draw_call, draw_files
+from agentsim.sim.request import Request
+from agentsim.sim.session import Session
+from agentsim.sim.tools import Attempts, draw_call, draw_files
 from agentsim.units import to_ns
 from agentsim.workflow import graph
 
 Steps = Generator[Event, Any, None]
 MAX_TURNS = 1_000_000
-
-
-class Session:
-    """What the agents of one task share."""
-
-    def __init__(
-        self,
-        env: Clock,
-        plan: Plan,
-        server: Server,
-        bench: ToolBench,
-        recorder: Recorder,
-        seed: int,
-        index: int,
-    ) -> None:
-        self.env, self.plan, self.server = env, plan, server
-        self.bench, self.recorder = bench, recorder
-        self.seed, self.index = seed, index
-        self.model_calls = self.tool_calls = self.failed_calls = 0
-        self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
-        self.peak_context = self.decode_ns = 0
-        self.first_context: int | None = None
-
-    def outcome(self, main: Agent) -> TaskOutcome:
-        """Return what the task came to. Precondition: its main agent has ended."""
-        return TaskOutcome(
-            start_ns=main.start_ns,
-            end_ns=self.env.now,
-            parts_ns=tuple(main.path.parts),
-            model_calls=self.model_calls,
-            tool_calls=self.tool_calls,
-            failed_calls=self.failed_calls,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens,
-            output_tokens=self.output_tokens,
-            peak_context=self.peak_context,
-            first_context=self.first_context or 0,
-            critical_output=main.path.output_tokens,
-            decode_ns=self.decode_ns,
-        )
 
 
 class Agent:
@@ -130,7 +88,8 @@ class Agent:
         self.path.parts[part] += end - start
         recorder = self.session.recorder
         if recorder.full:
-            span = recorder.span(part, name, self.lane, start, end, self.causes, turn)
+            lane = self.session.prefix + self.lane
+            span = recorder.span(part, name, lane, start, end, self.causes, turn)
             self.causes = (span,)
             self.path.spans.append(span)  # type: ignore[union-attr]
 
@@ -171,8 +130,9 @@ class Agent:
         """Have the model summarise the context; only the system prompt's prefix survives in the cache."""
         self._cut_to(summary_tokens)
         yield from self._call_model(summary_tokens, 0, True)
+        self.cached = min(self.system_tokens, self.context)
         self.context = self.counted = self.system_tokens + summary_tokens
-        self.cached = min(self.system_tokens, self.cached)
+        self.session.peak_context = max(self.session.peak_context, self.context)
 
     def _cut_to(self, output: int) -> None:
         """Drop the oldest results where not even the summary's own prompt would fit, as harnesses do."""
@@ -189,6 +149,7 @@ class Agent:
         self._check_limits(total)
         turn = session.model_calls
         session.model_calls += 1
+        session.peak_context = max(session.peak_context, self.context)
         session.recorder.calls_started += 1
         round_trip = to_ns(session.plan.task.round_trip_s(self._stream("network")))
         if round_trip:
@@ -198,15 +159,14 @@ class Agent:
         yield request.done
         self._account_call(request, start, round_trip, turn, compaction)
         self.path.output_tokens += total
-        session.decode_ns += request.decode_ns
         self.last_call_ns = self.env.now
-        self._count_call(request, round_trip, compaction)
+        session.count_call(request, round_trip, compaction)
         if session.recorder.full:
             after = self.system_tokens + output if compaction else self.context + output
             session.recorder.turns.append(
                 Turn(
                     index=turn,
-                    lane=self.lane,
+                    lane=session.prefix + self.lane,
                     start_ns=start,
                     network_ns=round_trip,
                     queue_ns=request.queue_ns,
@@ -252,18 +212,6 @@ class Agent:
             self._account(Part.COMPACTION if compaction else part, name, start, start + length, turn)
             start += length
 
-    def _count_call(self, request: Request, round_trip: int, compaction: bool) -> None:
-        session = self.session
-        session.recorder.calls_finished += 1
-        session.prompt_tokens += request.prompt
-        session.cached_tokens += request.cached
-        session.output_tokens += request.output
-        if session.first_context is None:
-            session.first_context = request.prompt
-        if not session.recorder.full and not compaction:
-            ttft = round_trip + request.queue_ns + request.prefill_ns
-            session.recorder.latency(ttft, request.decode_ns, request.output)
-
     # tools and files
 
     def _tool(self, call: graph.ToolCall) -> Steps:
@@ -282,7 +230,7 @@ class Agent:
             else:
                 with slots.request() as place:
                     yield place
-                    self._spend(Part.QUEUE, f"{call.name} (waiting for a slot)", start)
+                    self._spend(Part.TOOL, f"{call.name} (waiting for a slot)", start)
                     self.session.bench.note_use(call.name)
                     start = self.env.now
                     yield self.env.timeout(time)
@@ -335,10 +283,10 @@ class Agent:
 
     def _start(self, sub: graph.SubAgent) -> _Running:
         number = self.starts[sub.name] = self.starts.get(sub.name, 0) + 1
-        name = sub.name if number == 1 else f"{sub.name} #{number}"
-        child = Agent(self.session, f"{self.lane}/{name}", self.system_tokens)
+        child = Agent(self.session, f"{self.lane}/{_lane_name(sub.name, number)}", self.system_tokens)
         if sub.inherits:
             child.context, child.cached, child.counted = self.context, self.cached, self.context
+            child.last_call_ns = self.last_call_ns
         else:
             child.system_tokens = child.context = sub.system_tokens
         child.causes = self.causes
@@ -377,6 +325,12 @@ class _Running:
     def __init__(self, agent: Agent, process: Process, report_tokens: int = 0) -> None:
         self.agent, self.process, self.report_tokens = agent, process, report_tokens
         self.spawned: CriticalPath | None = None
+
+
+def _lane_name(name: str, number: int) -> str:
+    """Return a name that no sibling has: `a`, `a#2`, `a#3`; what separates lanes is escaped in names."""
+    escaped = name.replace("%", "%25").replace("/", "%2F").replace("#", "%23")
+    return escaped if number == 1 else f"{escaped}#{number}"
 
 
 _INSTANT: dict[type, Callable[[Agent, Any], None]] = {graph.UserMessage: Agent._user}

@@ -8,12 +8,13 @@ from agentsim.backends.base import CostModel, IterationCost
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
-from agentsim.sim.agent import Agent, Session, Steps
+from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.request import Server
 from agentsim.sim.server import EngineServer
 from agentsim.sim.service import Service
+from agentsim.sim.session import Session
 from agentsim.sim.tools import ToolBench
 from agentsim.units import to_ns, to_s
 
@@ -32,7 +33,8 @@ def simulate(
     bench, recorder = ToolBench(env), Recorder(detail)
     server = servers[plan.stages[0].engine]
     for index, arrival in enumerate(arrivals_s):
-        session = Session(env, plan, server, bench, recorder, seed, index)
+        prefix = f"{index + 1}:" if len(arrivals_s) > 1 else ""
+        session = Session(env, plan, server, bench, recorder, seed, index, prefix)
         env.process(_task(session, to_ns(arrival)))
     env.run()
     return check(_result(plan, seed, recorder, bench, servers))
@@ -47,7 +49,7 @@ def _task(session: Session, arrival_ns: int) -> Steps:
         yield session.env.timeout(arrival_ns)
     main = Agent(session, "main", session.plan.task.system_tokens)
     yield from main.run(session.plan.task.body)
-    session.recorder.tasks.append(session.outcome(main))
+    session.recorder.tasks.append(session.outcome(main.start_ns, main.path))
     if main.path.spans is not None:
         session.recorder.critical.update(main.path.spans)
 
@@ -72,6 +74,7 @@ def _result(
         turns=tuple(recorder.turns),
         spans=recorder.finished_spans(),
         cost_usd=_cost(plan, recorder),
+        by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )
 
 

@@ -52,17 +52,17 @@ class Attempts:
 
 def draw_call(call: ToolCall, stream: Stream) -> Attempts:
     """Draw a tool call, its failures included. Everything is drawn before any of it happens."""
-    times, pauses = [to_ns(call.time_s(stream))], list[int]()
-    retry, failed = call.retry, False
-    if retry is not None:
-        pause_s = retry.initial_s
-        failed = stream() < retry.probability
-        while failed and len(pauses) < retry.retries:
-            pauses.append(to_ns(pause_s))
-            pause_s *= retry.factor
-            times.append(to_ns(call.time_s(stream)))
-            failed = stream() < retry.probability
-    return Attempts(tuple(times), tuple(pauses), int(call.result_tokens(stream)), failed)
+    times, pauses = list[int](), list[int]()
+    retry, limit = call.retry, call.timeout_s
+    pause_s = retry.initial_s if retry else 0.0
+    while True:
+        time_s = call.time_s(stream)
+        times.append(to_ns(min(time_s, limit)))
+        failed = time_s > limit or (retry is not None and stream() < retry.probability)
+        if not failed or retry is None or len(pauses) >= retry.retries:
+            return Attempts(tuple(times), tuple(pauses), int(call.result_tokens(stream)), failed)
+        pauses.append(to_ns(pause_s))
+        pause_s *= retry.factor
 
 
 def draw_files(access: FileAccess, stream: Stream) -> tuple[int, int]:

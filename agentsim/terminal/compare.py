@@ -56,8 +56,16 @@ def _rest(columns: Sequence[Summary], factor: float) -> list[tuple[str, Cell]]:
     if any(c.human_s for c in columns):
         rows.insert(0, ("waiting for you, not counted", lambda c: f"{c.human_s / factor:.1f}"))
     if any(c.cost_usd is not None for c in columns):
-        rows.append(("cost (USD a task)", lambda c: "unknown" if c.cost_usd is None else f"{c.cost_usd:.2f}"))
+        rows.append(("cost (USD a task)", _cost))
+    if any(c.first.by_the_hour for c in columns):
+        rows.append(("  * the machine to itself", lambda _: ""))
     return rows
+
+
+def _cost(column: Summary) -> str:
+    if column.cost_usd is None:
+        return "unknown"
+    return f"{column.cost_usd:.2f}" + (" *" if column.first.by_the_hour else "")
 
 
 def _low(column: Summary) -> str:

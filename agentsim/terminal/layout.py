@@ -39,6 +39,7 @@ def grid(*justify: str, padding: int = 2) -> Table:
 
 
 def indented(renderable: RenderableType) -> Padding:
+    """Return a part of a screen, two cells in."""
     return Padding(renderable, (0, 0, 0, 2))
 
 

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.result import Part, Result, Source, Spread
+from agentsim.result import Part, Result, Source, Span, Spread
 from agentsim.specs.sourced import BASES
 from agentsim.summary import Summary
 from agentsim.terminal.layout import STYLES, bar, grid, indented, joined, labelled, screen
@@ -97,11 +97,19 @@ def _facts(summary: Summary) -> Table:
         ("Per turn", _per_turn(summary)),
         ("Inference", _inference(summary)),
         ("Waiting for you", f"{duration_text(summary.human_s)}, not counted" if summary.human_s else ""),
-        ("Cost", f"{summary.cost_usd:.2f} USD a task" if summary.cost_usd is not None else ""),
+        (
+            "Cost",
+            f"{summary.cost_usd:.2f} USD a task{_alone(summary)}" if summary.cost_usd is not None else "",
+        ),
         *(("Note", warning) for warning in summary.warnings),
         ("Sources", sources_line(summary.first.sources, summary.first.deployment)),
     ]
     return labelled([row for row in rows if row[1]])
+
+
+def _alone(summary: Summary) -> str:
+    """A price by the hour buys the whole machine, however little of it one task uses."""
+    return ", the machine to itself" if summary.first.by_the_hour else ""
 
 
 def _slowest(result: Result) -> str:
@@ -109,13 +117,13 @@ def _slowest(result: Result) -> str:
         (s for s in result.spans if s.critical and s.part is not Part.HUMAN),
         key=lambda s: s.start_ns - s.end_ns,
     )
-    return joined(
-        [f"{_place(s.turn)}{s.name} {duration_text(to_s(s.end_ns - s.start_ns))}" for s in spans[:3]]
-    )
+    return joined([f"{_place(s)}{s.name} {duration_text(to_s(s.end_ns - s.start_ns))}" for s in spans[:3]])
 
 
-def _place(turn: int | None) -> str:
-    return "" if turn is None else f"turn {turn + 1} "
+def _place(span: Span) -> str:
+    """Say whose span it is, unless it is a tool of the main agent."""
+    lane = "" if span.lane == "main" else f"{span.lane.removeprefix('main/')}: "
+    return lane + ("" if span.turn is None else f"turn {span.turn + 1} ")
 
 
 def _per_turn(summary: Summary) -> str:
@@ -136,7 +144,7 @@ def _cached_share(summary: Summary) -> float:
 def _inference(summary: Summary) -> str:
     share, total = summary.inference_share, summary.completion_s.avg
     rest = duration_text(total * (1 - share))
-    return f"{share:.0%} of the task; without it the critical path would take {rest}"
+    return f"{share:.0%} of the task; the rest of its critical path takes {rest}"
 
 
 def sources_line(sources: tuple[Source, ...], deployment: str) -> str:

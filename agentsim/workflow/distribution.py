@@ -100,17 +100,25 @@ def largest(distribution: Distribution[Any]) -> float:
 
 
 def sampler(distribution: Distribution[Any]) -> Draw:
-    """Return the function that draws one value."""
+    """Return the function that draws one value; whole numbers where the distribution is of those."""
+    values = _values(distribution)
+    whole = all(isinstance(value, int) for value in values)
     if distribution.constant is not None:
         return _constant(float(distribution.constant))
     if distribution.uniform is not None:
-        return _uniform(*distribution.uniform)
+        return _whole_uniform(*distribution.uniform) if whole else _uniform(*distribution.uniform)
+    if distribution.empirical is not None:
+        return _empirical(distribution.empirical)
+    draw = _exponential(*values) if distribution.exponential is not None else _lognormal(*values)
+    return (lambda uniform: float(round(draw(uniform)))) if whole else draw
+
+
+def _values(distribution: Distribution[Any]) -> tuple[Any, ...]:
     if distribution.lognormal is not None:
-        return _lognormal(distribution.lognormal.median, distribution.lognormal.p90)
+        return distribution.lognormal.median, distribution.lognormal.p90
     if distribution.exponential is not None:
-        return _exponential(distribution.exponential.mean)
-    assert distribution.empirical is not None
-    return _empirical(distribution.empirical)
+        return (distribution.exponential.mean,)
+    return distribution.uniform or distribution.empirical or (distribution.constant,)
 
 
 def _constant(value: float) -> Draw:
@@ -119,6 +127,11 @@ def _constant(value: float) -> Draw:
 
 def _uniform(low: float, high: float) -> Draw:
     return lambda uniform: low + (high - low) * uniform()
+
+
+def _whole_uniform(low: int, high: int) -> Draw:
+    """Every whole number from `low` to `high`, both included, is as likely as the others."""
+    return lambda uniform: float(low + int((high - low + 1) * uniform()))
 
 
 def _lognormal(median: float, p90: float) -> Draw:

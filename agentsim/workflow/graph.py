@@ -7,6 +7,7 @@ changes no draw of another.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 from agentsim.errors import InfeasibleError
@@ -48,6 +49,7 @@ class ToolCall(NamedTuple):
     result_tokens: Draw
     slots: int | None
     retry: Retry | None
+    timeout_s: float
     cause: str
 
 
@@ -206,6 +208,7 @@ class _Builder:
             result_tokens=sampler(result) if result else _nothing,
             slots=tool.slots if tool else None,
             retry=_retry(tool.failure) if tool and tool.failure else None,
+            timeout_s=tool.timeout if tool and tool.timeout is not None else inf,
             cause=f"tool {call.tool}",
         )
 
@@ -238,12 +241,12 @@ class _Builder:
         return Loop(sampler(repeat.times), self.body(repeat.steps))
 
     def _agents(self, agents: tuple[schema.Agent, ...]) -> FanOut:
-        return FanOut(tuple(self._sub_agent(a, i) for a in agents for i in range(a.count)))
+        return FanOut(tuple(self._sub_agent(agent) for agent in agents for _ in range(agent.count)))
 
-    def _sub_agent(self, agent: schema.Agent, index: int) -> SubAgent:
+    def _sub_agent(self, agent: schema.Agent) -> SubAgent:
         system = agent.system_tokens
         return SubAgent(
-            name=agent.name if agent.count == 1 else f"{agent.name} {index + 1}",
+            name=agent.name,
             inherits=agent.context == "inherit",
             system_tokens=self.workflow.context.system_tokens if system is None else system,
             task_tokens=sampler(agent.task_tokens),

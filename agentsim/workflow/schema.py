@@ -72,6 +72,9 @@ class Tool(Strict):
     time: DrawnSeconds
     result_tokens: DrawnTokens = _NO_TOKENS
     slots: Annotated[Count | None, Field(description="calls that run at once; the rest queue")] = None
+    timeout: Annotated[Seconds | None, Field(description="the harness ends an attempt there; it failed")] = (
+        None
+    )
     failure: Failure | None = None
 
     @model_validator(mode="after")
