@@ -87,10 +87,11 @@ def _because(verdict: Verdict, base: Summary) -> str:
     ratio = verdict.token_speed_ratio
     speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
     text = f"On {verdict.fastest}, {speed}{verdict.speedup:.2g}x the task speed."
+    before = duration_text(base.completion_s.p50)
     if base.completion_s.p50 < HOUR_S:
-        text += (
-            f" It takes {duration_text(base.completion_s.p50)} on {base.first.deployment}: no hours to save."
-        )
+        text += f" It takes {before} on {base.first.deployment}: no hours to save."
+    elif not verdict.holds:
+        text += f" {before} would have to become less than an hour, and at most half of it."
     return text
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BARE = [sys.executable, "-c", "import typer, rich, pydantic, simpy, yaml"]
-RUN = [sys.executable, "-m", "agentsim", "run", str(ROOT / "workflows" / "coding-agent.yaml"), "--on", "coding-tool"]
+WORKFLOW = str(ROOT / "workflows" / "coding-agent.yaml")
+RUN = [sys.executable, "-m", "agentsim", "run", WORKFLOW, "--on", "coding-tool"]
 HELP = [sys.executable, "-m", "agentsim", "--help"]
 ROUNDS = 15
 
