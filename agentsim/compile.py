@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentsim import plugins, yaml_file
+from agentsim.coexec.base import Serve
 from agentsim.errors import SpecError
 from agentsim.plan import Plan, TokenPrices
 from agentsim.specs import catalog
@@ -42,7 +43,8 @@ def _endpoint_plan(task: Task, name: str, endpoint: Endpoint) -> Plan:
         deployment=name,
         title=endpoint.title,
         engines={"main": cost},
-        stages=plugins.load("coexec", "single")(["main"]),
+        links={},
+        stages=(Serve("main"),),
         limit_tokens=task.limit_below(ledger.take_or_none(endpoint.context), endpoint.title),
         token_prices=TokenPrices(*map(ledger.take, (prices.uncached, prices.cached, prices.output)))
         if prices

@@ -6,6 +6,7 @@ import os
 
 from agentsim import plugins
 from agentsim.backends.base import CostModel, Drafter, EngineParts
+from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan
 from agentsim.specs import catalog
@@ -22,14 +23,15 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
     deployment = catalog.from_document(Deployment, document, name)
     compiler = _EngineCompiler(deployment, os.path.dirname(document.name))
     engines = {key: compiler.cost(engine) for key, engine in deployment.engines.items()}
-    stages = plugins.load("coexec", deployment.pattern)(list(engines))
+    pattern = plugins.load("coexec", deployment.pattern)(PatternParts(deployment, engines, compiler.ledger))
     limit = compiler.ledger.take_or_none(compiler.model.context)
     return Plan(
         task=task,
         deployment=name,
         title=deployment.title,
-        engines=engines,
-        stages=stages,
+        engines=pattern.engines,
+        links=pattern.links,
+        stages=pattern.stages,
         limit_tokens=task.limit_below(limit, compiler.model.title),
         usd_per_s=compiler.usd_per_s(),
         sources=compiler.ledger.used(),

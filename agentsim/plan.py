@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentsim.backends.base import CostModel
-from agentsim.coexec.base import Stage
+from agentsim.coexec.base import LinkCost, Stage
 from agentsim.specs.sourced import UsedDatum
 from agentsim.workflow.graph import Task
 
@@ -32,6 +32,7 @@ class Plan:
     deployment: str
     title: str
     engines: Mapping[str, CostModel]
+    links: Mapping[str, LinkCost]
     stages: tuple[Stage, ...]
     limit_tokens: int | None
     sources: tuple[UsedDatum, ...]

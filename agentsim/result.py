@@ -74,6 +74,7 @@ class Turn:
     network_ns: int
     queue_ns: int
     prefill_ns: int
+    transfer_ns: int
     decode_ns: int
     prompt: int
     cached: int
@@ -86,12 +87,12 @@ class Turn:
 
     @property
     def end_ns(self) -> int:
-        return self.start_ns + self.network_ns + self.queue_ns + self.prefill_ns + self.decode_ns
+        return self.start_ns + self.ttft_ns + self.decode_ns
 
     @property
     def ttft_ns(self) -> int:
-        """Time to first token as the agent sees it, the network included."""
-        return self.network_ns + self.queue_ns + self.prefill_ns
+        """Time to first token as the agent sees it, network and KV transfer included."""
+        return self.network_ns + self.queue_ns + self.prefill_ns + self.transfer_ns
 
     @property
     def itl_ns(self) -> float | None:

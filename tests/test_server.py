@@ -120,7 +120,7 @@ def ns(seconds):
 
 @pytest.mark.parametrize("name", COSTS)
 @given(drawn=CALLS, gap=st.sampled_from([1e-6, 0.02, 0.2, 1.0]))
-@settings(max_examples=25)
+@settings(max_examples=50)
 def test_the_server_agrees_with_iterations_done_one_by_one(name, drawn, gap):
     cost, traffic = COSTS[name], traffic_of(drawn, gap)
     slow, calls = reference(cost, traffic)
@@ -201,7 +201,7 @@ def test_a_call_that_can_never_fit_is_refused_with_what_would():
 
 @pytest.mark.parametrize("name", COSTS)
 @given(drawn=CALLS, gap=st.sampled_from([1e-6, 0.05, 1.0]))
-@settings(max_examples=10)
+@settings(max_examples=20)
 def test_the_engine_is_busy_whenever_there_is_work(name, drawn, gap):
     """Work conservation: between arrival and end of any call nothing but its fixed time is idle."""
     cost, traffic = COSTS[name], traffic_of(drawn, gap)
@@ -216,7 +216,7 @@ def test_the_engine_is_busy_whenever_there_is_work(name, drawn, gap):
 
 
 @given(drawn=CALLS, limit=st.integers(1, 4))
-@settings(max_examples=25)
+@settings(max_examples=50)
 def test_no_more_sequences_run_than_the_engine_takes(drawn, limit):
     _, requests = served(Simple(max_sequences=limit), traffic_of(drawn, 0.01))
     edges = sorted([(r.finished_ns, -1) for r in requests] + [(r.started_ns, 1) for r in requests])

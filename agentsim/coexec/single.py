@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from agentsim.coexec.base import Serve, Stage
+from agentsim.coexec.base import Pattern, PatternParts, Serve
 from agentsim.errors import SpecError
 
 
-def route(engines: Sequence[str]) -> tuple[Stage, ...]:
+def join(parts: PatternParts) -> Pattern:
     """Return the one stage of a call."""
-    if len(engines) != 1:
+    if len(parts.costs) != 1:
         raise SpecError(
-            f"pattern 'single' takes one engine; the deployment has {len(engines)}: {', '.join(engines)}"
+            f"{parts.deployment.title}: pattern 'single' takes one engine; found: {', '.join(parts.costs)}"
         )
-    return (Serve(engines[0]),)
+    return Pattern(parts.costs, {}, tuple(Serve(name) for name in parts.costs))
 
 
-PLUGIN = route
+PLUGIN = join

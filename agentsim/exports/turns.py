@@ -9,8 +9,9 @@ from agentsim.result import Result, Turn
 from agentsim.units import to_s
 
 _COLUMNS = (
-    "turn", "lane", "start_s", "end_s", "network_s", "queue_s", "prefill_s", "decode_s", "ttft_s", "itl_s",
-    "prompt_tokens", "cached_tokens", "output_tokens", "thinking_tokens", "context_after", "compaction",
+    "turn", "lane", "start_s", "end_s", "network_s", "queue_s", "prefill_s", "kv_transfer_s", "decode_s",
+    "ttft_s", "itl_s", "prompt_tokens", "cached_tokens", "output_tokens", "thinking_tokens",
+    "context_after", "compaction",
 )  # fmt: skip
 
 
@@ -22,7 +23,8 @@ def render(result: Result) -> Iterator[str]:
 
 
 def _row(turn: Turn) -> tuple[object, ...]:
-    times = (turn.start_ns, turn.end_ns, turn.network_ns, turn.queue_ns, turn.prefill_ns, turn.decode_ns)
+    parts = (turn.network_ns, turn.queue_ns, turn.prefill_ns, turn.transfer_ns, turn.decode_ns)
+    times = (turn.start_ns, turn.end_ns, *parts)
     itl = "" if turn.itl_ns is None else to_s(turn.itl_ns)
     counts = (turn.prompt, turn.cached, turn.output, turn.thinking, turn.context_after)
     return (

@@ -15,7 +15,7 @@ from agentsim.errors import InfeasibleError, WorkflowError
 from agentsim.result import Part, Turn
 from agentsim.seeds import Stream, stream
 from agentsim.sim.path import CriticalPath
-from agentsim.sim.request import Request
+from agentsim.sim.request import Answer
 from agentsim.sim.session import Session
 from agentsim.sim.tools import Attempts, draw_call, draw_files
 from agentsim.units import to_ns
@@ -171,6 +171,7 @@ class Agent:
                     network_ns=round_trip,
                     queue_ns=request.queue_ns,
                     prefill_ns=request.prefill_ns,
+                    transfer_ns=request.transfer_ns,
                     decode_ns=request.decode_ns,
                     prompt=self.context,
                     cached=cached,
@@ -201,14 +202,8 @@ class Agent:
             return 0
         return max(min(self.cached, self.context - 1), 0)
 
-    def _account_call(self, request: Request, start: int, trip: int, turn: int, compaction: bool) -> None:
-        steps = (
-            (Part.NETWORK, "network", trip),
-            (Part.QUEUE, "queue", request.queue_ns),
-            (Part.PREFILL, "prefill", request.prefill_ns),
-            (Part.DECODE, "decode", request.decode_ns),
-        )
-        for part, name, length in steps:
+    def _account_call(self, answer: Answer, start: int, trip: int, turn: int, compaction: bool) -> None:
+        for part, name, length in ((Part.NETWORK, "network", trip), *answer.stretches()):
             self._account(Part.COMPACTION if compaction else part, name, start, start + length, turn)
             start += length
 

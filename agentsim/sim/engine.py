@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentsim.backends.base import CostModel, IterationCost
+from agentsim.coexec.base import Serve
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
@@ -15,6 +16,7 @@ from agentsim.sim.request import Server
 from agentsim.sim.server import EngineServer
 from agentsim.sim.service import Service
 from agentsim.sim.session import Session
+from agentsim.sim.staged import staged
 from agentsim.sim.tools import ToolBench
 from agentsim.units import to_ns, to_s
 
@@ -31,7 +33,7 @@ def simulate(
     env = Clock()
     servers = {name: _server(env, cost) for name, cost in plan.engines.items()}
     bench, recorder = ToolBench(env), Recorder(detail)
-    server = servers[plan.stages[0].engine]
+    server = _door(env, plan, servers)
     for index, arrival in enumerate(arrivals_s):
         prefix = f"{index + 1}:" if len(arrivals_s) > 1 else ""
         session = Session(env, plan, server, bench, recorder, seed, index, prefix)
@@ -42,6 +44,14 @@ def simulate(
 
 def _server(env: Clock, cost: CostModel) -> Server:
     return EngineServer(env, cost) if isinstance(cost, IterationCost) else Service(env, cost)
+
+
+def _door(env: Clock, plan: Plan, servers: dict[str, Server]) -> Server:
+    """Return what agents call: the one engine, or the stages of a pattern that joins several."""
+    first = plan.stages[0]
+    if len(plan.stages) == 1 and isinstance(first, Serve):
+        return servers[first.engine]
+    return staged(env, plan.stages, servers, plan.links)
 
 
 def _task(session: Session, arrival_ns: int) -> Steps:

@@ -6,7 +6,44 @@ from typing import Protocol
 
 from simpy import Event
 
+from agentsim.result import Part
 from agentsim.sim.clock import Clock
+
+Stretch = tuple[Part, str, int]
+"""Part, name, nanoseconds."""
+
+
+class Answer(Protocol):
+    """A model call that was submitted: when it is done, and what its time went into."""
+
+    prompt: int
+    cached: int
+    output: int
+    done: Event
+
+    @property
+    def queue_ns(self) -> int:
+        """Waiting for engines."""
+        ...
+
+    @property
+    def prefill_ns(self) -> int:
+        """Prefill, fixed request costs included."""
+        ...
+
+    @property
+    def transfer_ns(self) -> int:
+        """KV cache on its way between engines."""
+        ...
+
+    @property
+    def decode_ns(self) -> int:
+        """From the first token to the last."""
+        ...
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The same in order of time, stage by stage; precondition: it is done."""
+        ...
 
 
 class Request:
@@ -52,8 +89,20 @@ class Request:
         return self.overhead_ns + self.first_token_ns - self.started_ns
 
     @property
+    def transfer_ns(self) -> int:
+        return 0
+
+    @property
     def decode_ns(self) -> int:
         return self.finished_ns - self.first_token_ns
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Return what the call's time was spent on, in order; it sums to the time since it was submitted."""
+        return (
+            (Part.QUEUE, "queue", self.queue_ns),
+            (Part.PREFILL, "prefill", self.prefill_ns),
+            (Part.DECODE, "decode", self.decode_ns),
+        )
 
 
 class Server(Protocol):
@@ -62,6 +111,6 @@ class Server(Protocol):
     cache_lifetime_ns: float
     """How long an unused prefix stays cached; infinite where it does not expire."""
 
-    def submit(self, prompt: int, cached: int, output: int) -> Request:
+    def submit(self, prompt: int, cached: int, output: int) -> Answer:
         """Start a call now. Precondition: 0 <= cached <= prompt, output >= 0."""
         ...

@@ -59,14 +59,27 @@ class EngineServer:
     def submit(self, prompt: int, cached: int, output: int) -> Request:
         request = Request(self._env, prompt, cached, output)
         request.overhead_ns = self._request_ns
-        request.kv = self.cost.kv_bytes(prompt + output, self._windowed(prompt + output))
-        if request.kv > self.cost.kv_capacity_bytes:
-            raise InfeasibleError(self._too_long(request))
+        self._size(request)
         if self._request_ns:
             self._env.timeout(self._request_ns, request).callbacks.append(self._on_ready)
         else:
             self._ready(request)
         return request
+
+    def submit_decode(self, prompt: int, output: int) -> Request:
+        """Start a call whose prompt is in this engine's KV cache and whose first token is written."""
+        request = Request(self._env, prompt, prompt, output)
+        request.remaining, request.context = 0, float(prompt)
+        self._size(request)
+        self._ready(request)
+        return request
+
+    def _size(self, request: Request) -> None:
+        """Note the KV that a call needs at its end; refuse one that could never fit."""
+        final = request.prompt + request.output
+        request.kv = self.cost.kv_bytes(final, self._windowed(final))
+        if request.kv > self.cost.kv_capacity_bytes:
+            raise InfeasibleError(self._too_long(request))
 
     def _windowed(self, context: int) -> float:
         return min(context, self._window) if self._window < inf else 0.0
@@ -103,7 +116,10 @@ class EngineServer:
             request = waiting.popleft()
             request.started_ns = now
             self._kv_bytes += request.kv
-            self._prefilling.append(request)
+            if request.remaining:
+                self._prefilling.append(request)
+            else:
+                self._start_decode(request)
         self.peak_kv_bytes = max(self.peak_kv_bytes, self._kv_bytes)
         self.peak_sequences = max(self.peak_sequences, self._sequences + len(self._prefilling))
 
@@ -224,6 +240,9 @@ class EngineServer:
         if request.remaining > 0:
             return
         self._prefilling.popleft()
+        self._start_decode(request)
+
+    def _start_decode(self, request: Request) -> None:
         request.first_token_ns = self._env.now
         if request.output > 1:
             self._join(request)

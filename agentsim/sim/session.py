@@ -7,7 +7,7 @@ from agentsim.result import TaskOutcome
 from agentsim.sim.clock import Clock
 from agentsim.sim.path import CriticalPath
 from agentsim.sim.recorder import Recorder
-from agentsim.sim.request import Request, Server
+from agentsim.sim.request import Answer, Server
 from agentsim.sim.tools import ToolBench
 
 
@@ -51,15 +51,15 @@ class Session:
             decode_ns=self.decode_ns,
         )
 
-    def count_call(self, request: Request, round_trip_ns: int, compaction: bool) -> None:
+    def count_call(self, answer: Answer, round_trip_ns: int, compaction: bool) -> None:
         """Enter a finished call in the task's totals; a compaction's latency is nobody's wait for a token."""
         self.recorder.calls_finished += 1
-        self.prompt_tokens += request.prompt
-        self.cached_tokens += request.cached
-        self.output_tokens += request.output
-        self.decode_ns += request.decode_ns
+        self.prompt_tokens += answer.prompt
+        self.cached_tokens += answer.cached
+        self.output_tokens += answer.output
+        self.decode_ns += answer.decode_ns
         if self.first_context is None:
-            self.first_context = request.prompt
+            self.first_context = answer.prompt
         if not self.recorder.full and not compaction:
-            ttft = round_trip_ns + request.queue_ns + request.prefill_ns
-            self.recorder.latency(ttft, request.decode_ns, request.output)
+            ttft = round_trip_ns + answer.queue_ns + answer.prefill_ns + answer.transfer_ns
+            self.recorder.latency(ttft, answer.decode_ns, answer.output)

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import Count, Strict
+from agentsim.fields import BytesPerSecond, Count, Seconds, Strict, Tokens
 from agentsim.specs.hardware import Precision
+from agentsim.specs.sourced import Datum
 
 
 class PrecisionChoice(Strict):
@@ -27,6 +28,17 @@ class Engine(Strict):
     software: Annotated[str | None, Field(description="the engine profile; default: the best measured")] = (
         None
     )
+    racks: Annotated[Count, Field(description="LPUs: racks that the chips may lie in")] = 1
+    tensor_parallel: Annotated[
+        Count | None, Field(description="LPUs: chips that share a layer; default: what decodes fastest")
+    ] = None
+    pipeline_stages: Annotated[
+        Count | None, Field(description="LPUs: groups of layers; default: as few as hold the model")
+    ] = None
+    users: Annotated[Count, Field(description="LPUs: sequences whose KV is planned for")] = 1
+    context: Annotated[
+        Tokens | None, Field(description="LPUs: context planned for; default: the model's, up to 128k")
+    ] = None
 
 
 class Speculation(Strict):
@@ -37,15 +49,25 @@ class Speculation(Strict):
     text: str = "code"
 
 
+class Link(Strict):
+    """A link between the engines of a deployment."""
+
+    latency: Datum[Seconds]
+    bandwidth: Datum[BytesPerSecond]
+
+
 class Deployment(Strict):
-    """Engines by name, and the co-execution pattern that says which does what."""
+    """Engines by name, and the co-execution pattern that says which does what.
+
+    `kv` says what crosses to an engine that decodes for another: the whole cache, or the `new` part where
+    it keeps the rest between the turns of a session.
+    """
 
     title: str
     model: str
+    sources: dict[str, str] = Field(default_factory=dict)
     pattern: str = "single"
     engines: dict[str, Engine]
+    links: dict[str, Link] = Field(default_factory=dict)
+    kv: Literal["new", "whole"] = "new"
     speculation: Speculation | None = None
-
-
-EndpointName = Annotated[str, Field(description="the name of an endpoint")]
-Kind = Literal["hardware", "models", "engines", "endpoints", "deployments"]

@@ -9,7 +9,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentsim.fields import Bytes, BytesPerSecond, Count, FlopsPerSecond, Seconds, Strict, UsdPerSecond, Watts
+from agentsim.fields import (
+    Bytes,
+    BytesPerSecond,
+    Count,
+    FlopsPerSecond,
+    Seconds,
+    Strict,
+    Tokens,
+    UsdPerSecond,
+    Watts,
+)
 from agentsim.specs.sourced import Datum
 
 Precision = Literal["bf16", "fp8", "fp4"]
@@ -41,7 +51,28 @@ class Chip(Strict):
     power: Datum[Watts] | None = None
     price: Datum[UsdPerSecond] | None = None
     vector: Datum[Bytes] | None = None
+    lpu: Lpu | None = None
     rack: Rack | None = None
+
+
+class Lpu(Strict):
+    """What a statically scheduled chip needs beside its bandwidth and peak, and how it is served."""
+
+    vector_compute: Datum[FlopsPerSecond]
+    """Elementwise operations of the vector unit."""
+    matrix_fill: Datum[Seconds]
+    """From the last weight of a product to its first result in SRAM."""
+    vector_start: Datum[Seconds]
+    """From the last operand of an elementwise operation to its result."""
+    softmax_start: Datum[Seconds]
+    """As `vector_start`, for the passes of a softmax."""
+    batched_tokens: Datum[Tokens]
+    """Token budget of one iteration."""
+    sequences: Datum[Count]
+    """Sequences that run at once."""
+    request_overhead: Datum[Seconds]
+    speculative_step_overhead: Datum[Seconds] | None = None
+    """What a step with drafts takes beyond the schedule, as calibrated."""
 
 
 class Reach(Strict):
@@ -65,4 +96,19 @@ class Rack(Strict):
     """Links from one chip to each other chip of its tray."""
     lanes_between_trays: Datum[Count] | None = None
     """Links from one chip to its one peer in each other tray."""
+    lanes_between_groups: Datum[Count] | None = None
+    """Links from one chip to its twin in the other group of the rack."""
+    lanes_between_racks: Datum[Count] | None = None
+    """Links from one chip to its twin in a neighbouring rack."""
+    lane_bandwidth: Datum[BytesPerSecond] | None = None
+    """What one link carries of data, one direction."""
+    chips_in_group: Datum[Count] | None = None
+    """Chips of the trays that are linked all to all."""
+    peers_between_trays: Datum[Count] | None = None
+    """How many trays one chip has links to; absent: each of its group."""
+    hop_in_tray: Datum[Seconds] | None = None
+    """SRAM to SRAM over one link, end points included; so are the three below."""
+    hop_between_trays: Datum[Seconds] | None = None
+    hop_between_groups: Datum[Seconds] | None = None
+    hop_between_racks: Datum[Seconds] | None = None
     reach: Datum[tuple[Reach, ...]] | None = None
