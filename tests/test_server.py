@@ -180,6 +180,13 @@ def test_two_sequences_together_finish_sooner_than_one_after_the_other(name):
     assert alone.finished_ns < last < 1.5 * alone.finished_ns
 
 
+def test_calls_of_the_same_moment_share_their_first_iteration():
+    """Sub-agents start together; an engine takes what is there when an iteration begins."""
+    cost = Simple(base_s=1e-3, token_s=1e-6, batched_tokens=100)
+    _, requests = served(cost, [(5, 20, 0, 1)] * 4)
+    assert [(r.queue_ns, r.prefill_ns) for r in requests] == [(0, 1_080_000)] * 4
+
+
 def test_a_call_waits_until_a_sequence_slot_is_free():
     _, (first, second) = served(Simple(base_s=1e-3, max_sequences=1), [(0, 10, 0, 5), (100, 10, 0, 5)])
     assert second.started_ns == first.finished_ns == 5_000_000
