@@ -1,6 +1,7 @@
 """One workflow on several deployments, and what that says about the claim "hours become minutes".
 
-Deployments see the same draws, seed by seed, so their differences are the deployments' own.
+Deployments see the same draws, seed by seed (but for the network's, where a smaller window makes one
+compact more often), so their differences are the deployments' own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from agentsim.backends.base import ServiceTime
 from agentsim.plan import Plan
-from agentsim.result import Part, Result
+from agentsim.result import Result
 from agentsim.summary import Summary, SummaryBuilder
 
 CLAIM = "hours become minutes"
@@ -41,11 +42,13 @@ class Verdict:
     """What the comparison says of the claim, first deployment against the fastest of the others.
 
     `ceiling_speedup` is what inference in no time would give, `saturation_tok_s` the decode speed
-    beyond which the task gains less than a hundredth. Infinite and undefined figures are None.
+    beyond which the task gains less than a hundredth. Infinite and undefined figures are None. With
+    `lower_bound` the fastest has unknown parts, and its speed-up is at most what is said.
     """
 
     claim: str
     holds: bool
+    lower_bound: bool
     fastest: str
     speedup: float
     token_speed_ratio: float | None
@@ -106,6 +109,7 @@ def _verdict(columns: Sequence[Summary], instant: Summary) -> Verdict:
     return Verdict(
         claim=CLAIM,
         holds=holds,
+        lower_bound=best.is_lower_bound,
         fastest=best.first.deployment,
         speedup=speedup,
         token_speed_ratio=_ratio(best.output_tokens_per_s, base.output_tokens_per_s),
@@ -122,7 +126,7 @@ def _ratio(upper: float | None, lower: float | None) -> float | None:
 
 def _saturation(column: Summary) -> float | None:
     """Return the decode speed v with n/v = loss x (rest + n/v), over the critical path's n tokens."""
-    rest = column.completion_s.avg - column.parts_s[Part.DECODE]
+    rest = column.completion_s.avg - column.critical_decode_s
     if rest <= 0:
         return None
     return column.critical_output * (1.0 - SATURATION_LOSS) / (SATURATION_LOSS * rest)

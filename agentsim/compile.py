@@ -50,5 +50,14 @@ def _endpoint_plan(task: Task, name: str, endpoint: Endpoint) -> Plan:
         if prices
         else None,
         sources=ledger.used(),
-        unknown_parts=tuple(u.name for u in ledger.used() if u.basis == "unknown"),
+        unknown_parts=_unknown(endpoint),
     )
+
+
+def _unknown(endpoint: Endpoint) -> tuple[str, ...]:
+    parts = {
+        "fixed time": endpoint.fixed,
+        "time per uncached token": endpoint.per_uncached_token,
+        "time per cached token": endpoint.per_cached_token,
+    }
+    return tuple(name for name, datum in parts.items() if datum.value is None)

@@ -25,7 +25,8 @@ class Plan:
     """A task on a deployment, ready to simulate.
 
     `limit_tokens` is the smaller of the task's window and the model's. Prices are None where they are
-    not known; `unknown_parts` names what had to be counted as zero.
+    not known; `unknown_parts` names the parts of a call's time
+    that nobody has published: they count as zero, and times are lower bounds.
     """
 
     task: Task

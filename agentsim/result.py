@@ -116,7 +116,9 @@ class TaskOutcome:
     peak_context: int
     first_context: int
     critical_output: int
-    """Tokens written on the critical path."""
+    """Tokens written on the critical path, compactions included ..."""
+    critical_decode_ns: int
+    """... and the time they took to write."""
     decode_ns: int
     """Decode time of all calls, those off the critical path included."""
 
@@ -207,6 +209,8 @@ class Result:
     cost_usd: float | None = None
     """USD a task; by the token, or (`by_the_hour`) for the chips as long as the task takes."""
     by_the_hour: bool = False
+    lower_bound: bool = False
+    """A part of the inference time is unknown and counts as zero."""
 
     @property
     def task(self) -> TaskOutcome:

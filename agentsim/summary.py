@@ -5,6 +5,7 @@ Times are seconds. Parts are means over runs and sum to the mean task completion
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -39,6 +40,7 @@ class Summary:
     model_calls: float
     tool_calls: float
     critical_output: float
+    critical_decode_s: float
     output_tokens_per_s: float | None
     ttft_s: Spread | None
     itl_s: Spread | None
@@ -58,7 +60,7 @@ class Summary:
     @property
     def is_lower_bound(self) -> bool:
         """Tell whether a part of the inference time is unknown and counts as zero."""
-        return any(source.basis == "unknown" for source in self.first.sources)
+        return self.first.lower_bound
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `run --format json` prints."""
@@ -106,8 +108,8 @@ class SummaryBuilder:
         self._parts_ns = [0] * len(Part)
         self._totals: Counter[str] = Counter()
         self._peak = 0
-        self._ttft_ns: list[float] = []
-        self._itl_ns: list[float] = []
+        self._ttft_ns = array("d")
+        self._itl_ns = array("d")
         self._cost: list[float | None] = []
         self._warnings: Counter[str] = Counter()
 
@@ -122,8 +124,12 @@ class SummaryBuilder:
             self._peak = max(self._peak, task.peak_context)
             self._parts_ns = [a + b for a, b in zip(self._parts_ns, task.parts_ns, strict=True)]
             self._totals.update({name: getattr(task, name) for name in _SUMMED})
-        self._ttft_ns += [t.ttft_ns for t in result.turns if not t.compaction]
-        self._itl_ns += [t.itl_ns for t in result.turns if t.itl_ns is not None and not t.compaction]
+        self._ttft_ns.extend(t.ttft_ns for t in result.turns if not t.compaction)
+        self._itl_ns.extend(t.itl_ns for t in result.turns if t.itl_ns is not None and not t.compaction)
+
+    def _only(self, spread: Spread | None) -> Spread | None:
+        """Spreads of several runs cannot be joined; without turns, one run's is all there is."""
+        return spread if self._runs == 1 else None
 
     def build(self) -> Summary:
         """Return the summary. Precondition: at least one run was added."""
@@ -141,9 +147,10 @@ class SummaryBuilder:
             model_calls=totals["model_calls"] / tasks,
             tool_calls=totals["tool_calls"] / tasks,
             critical_output=totals["critical_output"] / tasks,
+            critical_decode_s=to_s(totals["critical_decode_ns"]) / tasks,
             output_tokens_per_s=totals["output_tokens"] / decode_s if decode_s else None,
-            ttft_s=_seconds(Spread.of(self._ttft_ns) or self._first.ttft_ns),
-            itl_s=_seconds(Spread.of(self._itl_ns) or self._first.itl_ns),
+            ttft_s=_seconds(Spread.of(self._ttft_ns) or self._only(self._first.ttft_ns)),
+            itl_s=_seconds(Spread.of(self._itl_ns) or self._only(self._first.itl_ns)),
             cost_usd=_mean(self._cost),
             warnings=tuple(_warning(text, n, self._runs) for text, n in self._warnings.items()),
         )
@@ -156,6 +163,7 @@ _SUMMED = (
     "model_calls",
     "tool_calls",
     "critical_output",
+    "critical_decode_ns",
     "decode_ns",
 )
 

@@ -3,7 +3,7 @@
 Written from the rules alone, in seconds as floats, without an event loop:
 
 * an iteration decodes every sequence that has its first token, and prefills at most the token budget
-  less one token for each of those, first come first served;
+  less the verified tokens of each of those, first come first served;
 * a call is admitted in order of arrival while a sequence slot and room for its final KV are free, and
   it never joins an iteration that has begun;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
@@ -98,7 +98,7 @@ class SlowEngine:
         return 0.0 if self.cost.window_tokens is None else min(context, self.cost.window_tokens)
 
     def _chunks(self) -> list[tuple[Call, int]]:
-        left = max(self.cost.batched_tokens - len(self.decoding), 1)
+        left = max(self.cost.batched_tokens - len(self.decoding) * self.cost.verified_tokens, 1)
         chunks = []
         for call in self.prefilling:
             size = min(call.to_prefill, left)

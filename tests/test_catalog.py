@@ -8,14 +8,15 @@ from math import prod
 
 import pytest
 
+from agentsim.backends.gpu.weights import weights_of
 from agentsim.specs import catalog
 from agentsim.specs import model as shapes
 from agentsim.specs.deployment import Deployment
 from agentsim.specs.endpoint import Endpoint
 from agentsim.specs.engine import EngineProfile
-from agentsim.specs.hardware import WEIGHT_BYTES, Chip
+from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
-from agentsim.specs.sourced import data_of
+from agentsim.specs.sourced import Ledger, data_of
 
 FILES = [(kind, name) for kind in catalog.KINDS for name in catalog.names(kind)]
 CHIPS = {name: catalog.load(Chip, name) for name in catalog.names("hardware")}
@@ -155,12 +156,8 @@ def test_the_layers_of_a_model_are_all_accounted_for(name: str) -> None:
 
 def test_the_fp4_checkpoint_of_gemma_is_no_smaller_than_its_fp8_weights() -> None:
     model = MODELS["gemma-4-31b"]
-    assert model.shape.value is not None
-    assert model.fp4_share is not None
-    assert model.fp4_share.value is not None
-    share = model.fp4_share.value
-    weights = shapes.total_parameters(model.shape.value)
-    size = weights * (share * WEIGHT_BYTES["fp4"] + (1 - share) * WEIGHT_BYTES["bf16"])
+    weights = weights_of(model, "fp4", Ledger())
+    size = sum(n * weights.size(precision) for precision, n in weights.dense.items())
     assert size == pytest.approx(31.5e9, rel=0.01)
 
 
@@ -300,7 +297,7 @@ def test_a_deployment_can_be_built_from_the_catalog(name: str) -> None:
         precision, profile = engine.precision.weights, ENGINES[f"{engine.software}-{engine.hardware}"]
         assert engine.chips == 1 or str(engine.chips) in profile.all_reduce
         assert precision in profile.gemm_efficiency
-        assert precision != "fp4" or model.fp4_share is not None
+        assert precision != "fp4" or model.fp4 is not None
 
 
 @pytest.mark.parametrize("name", [n for n, d in DEPLOYMENTS.items() if d.speculation])

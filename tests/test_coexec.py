@@ -59,7 +59,9 @@ def test_a_split_call_takes_what_one_engine_takes_and_the_transfer():
     assert (split.prefill_ns, split.decode_ns) == pytest.approx((whole.prefill_ns, whole.decode_ns), rel=1e-6)
 
 
-_ONE_ENGINE = "engines={main: {hardware: b200, chips: 1, precision: {weights: fp8, kv: fp8}, software: trtllm}}"
+_ONE_ENGINE = (
+    "engines={main: {hardware: b200, chips: 1, precision: {weights: fp8, kv: fp8}, software: trtllm}}"
+)
 
 
 def test_the_ttft_holds_the_transfer():
@@ -91,7 +93,10 @@ def test_a_link_carries_one_transfer_after_another():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("engines={main: {hardware: b200, precision: {weights: fp8}, software: trtllm}}", "prefill, decode"),
+        (
+            "engines={main: {hardware: b200, precision: {weights: fp8, kv: fp8}, software: trtllm}}",
+            "prefill, decode",
+        ),
         ("links={}", "needs a link named 'kv'"),
         ("pattern=single", "takes one engine"),
     ],

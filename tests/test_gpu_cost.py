@@ -194,7 +194,12 @@ def test_a_published_measurement_is_met(anchor):
 
 def deployment_file(folder, model, hardware, chips, weights, software):
     """Write a deployment; return its path."""
-    engine = {"hardware": hardware, "chips": chips, "precision": {"weights": weights}, "software": software}
+    engine = {
+        "hardware": hardware,
+        "chips": chips,
+        "precision": {"weights": weights, "kv": "fp8"},
+        "software": software,
+    }
     path = Path(folder) / "made.yaml"
     path.write_text(json.dumps({"title": "made", "model": model, "engines": {"main": engine}}), "utf-8")
     return str(path)
@@ -250,7 +255,7 @@ def test_a_precision_that_the_chip_lacks_is_refused_with_those_it_has():
 
 
 def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path):
-    model = next(n for n in WHOLE_MODELS if catalog.load(Model, n).fp4_share is None)
+    model = next(n for n in WHOLE_MODELS if catalog.load(Model, n).fp4 is None)
     with pytest.raises(InfeasibleError, match="no fp4 checkpoint"):
         compile_plan(TASK, deployment_file(tmp_path, model, "b200", 8, "fp4", "trtllm"))
 
@@ -363,7 +368,7 @@ def figures(plan):
         else:
             assert isinstance(cost, ServiceCost)
             found += [cost.call(1000, 0, 0), cost.call(0, 1000, 0), cost.cache_lifetime_s]
-            found += [cost.call(context, 0, 1000) for context in (500, 5000, 50_000, 500_000)]
+            found += [cost.call(context, 0, 1000) for context in (500, 5000, 50_000, 100_000, 500_000)]
     return found
 
 

@@ -99,6 +99,11 @@ class IterationCost(Protocol):
         ...
 
     @property
+    def verified_tokens(self) -> int:
+        """Tokens of one sequence that an iteration checks: 1, or the drafts and one more."""
+        ...
+
+    @property
     def request_s(self) -> float:
         """Fixed time of a request before its prefill may start."""
         ...

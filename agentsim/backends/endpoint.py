@@ -37,9 +37,9 @@ class EndpointCost:
         )
 
     def is_outside(self, context: int) -> bool:
-        """Tell whether `context` lies outside the measured table (a single speed has no table)."""
+        """Tell whether `context` lies outside the measured table (a plain speed has none)."""
         table = self.context_tokens
-        return len(table) > 1 and not table[0] <= context <= table[-1]
+        return table[-1] > 0 and not table[0] <= context <= table[-1]
 
     def speed(self, context: int) -> float:
         """Return tokens/s at a context: linear between measured points, the nearest one outside."""

@@ -15,7 +15,7 @@ from agentsim.errors import InfeasibleError, WorkflowError
 from agentsim.result import Part, Turn
 from agentsim.seeds import Stream, stream
 from agentsim.sim.path import CriticalPath
-from agentsim.sim.request import Answer
+from agentsim.sim.request import Answer, Prefix
 from agentsim.sim.session import Session
 from agentsim.sim.tools import Attempts, draw_call, draw_files
 from agentsim.units import to_ns
@@ -106,7 +106,8 @@ class Agent:
         output, thinking = int(call.tokens(draws)), int(call.thinking_tokens(draws))
         if call.prompt_tokens is not None:
             self.context = call.prompt_tokens
-            self.cached = call.cached_tokens or 0
+            seen = self.cached if call.cached_tokens is None else call.cached_tokens
+            self.cached = min(seen, call.prompt_tokens)
         elif self._is_nearly_full(output + thinking):
             yield from self._compact(self.session.plan.task.summary_tokens)
         yield from self._call_model(output, thinking, False)
@@ -154,8 +155,7 @@ class Agent:
         round_trip = to_ns(session.plan.task.round_trip_s(self._stream("network")))
         if round_trip:
             yield self.env.timeout(round_trip)
-        cached = self._cached_now()
-        request = session.server.submit(self.context, cached, total)
+        request = session.server.submit(self.context, Prefix(self.cached, self.last_call_ns), total)
         yield request.done
         self._account_call(request, start, round_trip, turn, compaction)
         self.path.output_tokens += total
@@ -174,7 +174,7 @@ class Agent:
                     transfer_ns=request.transfer_ns,
                     decode_ns=request.decode_ns,
                     prompt=self.context,
-                    cached=cached,
+                    cached=request.cached,
                     output=total,
                     thinking=thinking,
                     context_before=before,
@@ -196,16 +196,14 @@ class Agent:
                 "workflow's context, or shorten what it reads"
             )
 
-    def _cached_now(self) -> int:
-        """Return the cached prefix that the server still has; at least one token is always computed."""
-        if self.env.now - self.last_call_ns > self.session.server.cache_lifetime_ns:
-            return 0
-        return max(min(self.cached, self.context - 1), 0)
-
     def _account_call(self, answer: Answer, start: int, trip: int, turn: int, compaction: bool) -> None:
-        for part, name, length in ((Part.NETWORK, "network", trip), *answer.stretches()):
+        """Enter a call's stretches; a compaction's are its own, but for the way to the model."""
+        self._account(Part.NETWORK, "network", start, start + trip, turn)
+        start += trip
+        for part, name, length in answer.stretches():
             self._account(Part.COMPACTION if compaction else part, name, start, start + length, turn)
             start += length
+        self.path.decode_ns += answer.decode_ns
 
     # tools and files
 

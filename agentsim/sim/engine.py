@@ -84,6 +84,7 @@ def _result(
         turns=tuple(recorder.turns),
         spans=recorder.finished_spans(),
         cost_usd=_cost(plan, recorder),
+        lower_bound=bool(plan.unknown_parts),
         by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )
 
@@ -100,8 +101,8 @@ def _engine_resources(servers: dict[str, Server]) -> list[Resource]:
 def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> dict[str, int]:
     found = {}
     if plan.unknown_parts:
-        parts = ", ".join(name.partition(".")[2].replace("_", " ") for name in plan.unknown_parts)
-        found[f"a lower bound: {parts} are not published and count as zero"] = 0
+        parts = ", ".join(plan.unknown_parts)
+        found[f"a lower bound: not published, and counted as zero: {parts}"] = 0
     outside = sum(s.extrapolated for s in servers.values() if isinstance(s, Service))
     if outside:
         found["calls outside the measured context lengths, taken at the nearest measured speed"] = outside
@@ -124,5 +125,12 @@ def _cost(plan: Plan, recorder: Recorder) -> float | None:
         return total / len(tasks)
     if plan.usd_per_s is None:
         return None
-    elapsed = max(t.end_ns for t in tasks) - min(t.start_ns for t in tasks)
-    return plan.usd_per_s * to_s(elapsed) / len(tasks)
+    return plan.usd_per_s * _billed_s(recorder) / len(tasks)
+
+
+def _billed_s(recorder: Recorder) -> float:
+    """A machine that one task has to itself is paid while the task runs, not while a person thinks."""
+    tasks = recorder.tasks
+    if len(tasks) == 1:
+        return to_s(tasks[0].completion_ns)
+    return to_s(max(t.end_ns for t in tasks) - min(t.start_ns for t in tasks))

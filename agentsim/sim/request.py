@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from simpy import Event
 
@@ -13,11 +13,22 @@ Stretch = tuple[Part, str, int]
 """Part, name, nanoseconds."""
 
 
+class Prefix(NamedTuple):
+    """The part of a prompt that a server has seen before: how much of it, and when it was last used.
+
+    What of it is still cached is the server's to say.
+    """
+
+    tokens: int
+    used_ns: int
+
+
 class Answer(Protocol):
     """A model call that was submitted: when it is done, and what its time went into."""
 
     prompt: int
     cached: int
+    """What of the prompt was still in the cache."""
     output: int
     done: Event
 
@@ -70,11 +81,11 @@ class Request:
     )
 
     def __init__(self, env: Clock, prompt: int, cached: int, output: int) -> None:
-        self.prompt, self.cached, self.output = prompt, cached, output
+        self.prompt, self.cached, self.output = prompt, max(cached, 0), output
         self.done = Event(env)
         self.submitted_ns = env.now
         self.overhead_ns = self.started_ns = self.first_token_ns = self.finished_ns = 0
-        self.remaining = max(prompt - cached, 1)
+        self.remaining = prompt - self.cached
         self.context = float(prompt - self.remaining)
         self.joined = 0
         self.below_window = False
@@ -108,9 +119,9 @@ class Request:
 class Server(Protocol):
     """Takes calls; each ends by its `done` event."""
 
-    cache_lifetime_ns: float
-    """How long an unused prefix stays cached; infinite where it does not expire."""
+    def submit(self, prompt: int, prefix: Prefix, output: int) -> Answer:
+        """Start a call now. Preconditions: prompt >= 1, output >= 0.
 
-    def submit(self, prompt: int, cached: int, output: int) -> Answer:
-        """Start a call now. Precondition: 0 <= cached <= prompt, output >= 0."""
+        At least one token of the prompt is computed, whatever is cached.
+        """
         ...

@@ -20,7 +20,7 @@ from typing import Any
 from agentsim.backends.base import Batch, IterationCost
 from agentsim.errors import InfeasibleError, InvariantViolation
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Request
+from agentsim.sim.request import Prefix, Request
 from agentsim.units import bytes_text, count_text, to_ns, to_s
 
 _HALF_TICK_S = to_s(0.5)
@@ -29,8 +29,6 @@ _Ordered = tuple[int, int, Request]
 
 class EngineServer:
     """`Server` in front of an `IterationCost`."""
-
-    cache_lifetime_ns = inf
 
     def __init__(self, env: Clock, cost: IterationCost) -> None:
         self._env = env
@@ -56,8 +54,8 @@ class EngineServer:
         self.peak_kv_bytes = 0.0
         self.peak_sequences = 0
 
-    def submit(self, prompt: int, cached: int, output: int) -> Request:
-        request = Request(self._env, prompt, cached, output)
+    def submit(self, prompt: int, prefix: Prefix, output: int) -> Request:
+        request = Request(self._env, prompt, min(prefix.tokens, prompt - 1), output)
         request.overhead_ns = self._request_ns
         self._size(request)
         if self._request_ns:
@@ -99,9 +97,14 @@ class EngineServer:
     def _ready(self, request: Request) -> None:
         self._waiting.append(request)
         if not self._phase_open:
-            self._begin()
+            self._phase_open = True
+            self._phase_iterations = 0
+            self._env.at_the_end_of(0, self._on_waking)
         elif self._fits(self._waiting[0]):
             self._cut_short()
+
+    def _on_waking(self, _event: Any) -> None:
+        self._begin()
 
     def _fits(self, request: Request) -> bool:
         running = self._sequences + len(self._prefilling)
@@ -148,7 +151,7 @@ class EngineServer:
         self._chunks = []
         if not self._prefilling:
             return inf
-        budget = max(self.cost.batched_tokens - self._sequences, 1)
+        budget = max(self.cost.batched_tokens - self._sequences * self.cost.verified_tokens, 1)
         first = self._prefilling[0]
         if first.remaining > budget:
             self._chunks.append((first, budget))
@@ -193,8 +196,7 @@ class EngineServer:
         self._phase_iterations = iterations
         self._phase += 1
         end = self._phase_start + to_ns(self._elapsed_s(iterations))
-        timer = self._env.timeout(max(end - self._env.now, 0), self._phase)
-        timer.callbacks.append(self._on_phase_end)
+        self._env.at_the_end_of(max(end - self._env.now, 0), self._on_phase_end, self._phase)
 
     def _cut_short(self) -> None:
         """End the phase after the iteration that is under way, so that a new call can join."""

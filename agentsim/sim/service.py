@@ -9,7 +9,7 @@ from math import inf
 
 from agentsim.backends.base import ServiceCost
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Request
+from agentsim.sim.request import Prefix, Request
 from agentsim.units import to_ns
 
 
@@ -19,11 +19,13 @@ class Service:
     def __init__(self, env: Clock, cost: ServiceCost) -> None:
         self._env, self._cost = env, cost
         lifetime = cost.cache_lifetime_s
-        self.cache_lifetime_ns = inf if lifetime is None else to_ns(lifetime)
+        self._lifetime_ns = inf if lifetime is None else to_ns(lifetime)
         self.extrapolated = 0
 
-    def submit(self, prompt: int, cached: int, output: int) -> Request:
+    def submit(self, prompt: int, prefix: Prefix, output: int) -> Request:
         env = self._env
+        expired = env.now - prefix.used_ns > self._lifetime_ns
+        cached = 0 if expired else min(prefix.tokens, prompt - 1)
         request = Request(env, prompt, cached, output)
         time = self._cost.call(prompt - cached, cached, output)
         request.started_ns = request.submitted_ns

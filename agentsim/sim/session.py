@@ -48,6 +48,7 @@ class Session:
             peak_context=self.peak_context,
             first_context=self.first_context or 0,
             critical_output=path.output_tokens,
+            critical_decode_ns=path.decode_ns,
             decode_ns=self.decode_ns,
         )
 

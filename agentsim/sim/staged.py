@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from simpy import Event
@@ -13,7 +12,7 @@ from agentsim.coexec.base import LinkCost, Move, Serve, Stage
 from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Request, Stretch
+from agentsim.sim.request import Prefix, Request, Stretch
 from agentsim.sim.server import EngineServer
 from agentsim.units import to_ns
 
@@ -35,8 +34,9 @@ class Link:
 class StagedAnswer:
     """A call under way through its stages; see `Answer`."""
 
-    def __init__(self, prompt: int, cached: int, output: int) -> None:
-        self.prompt, self.cached, self.output = prompt, cached, output
+    def __init__(self, prompt: int, prefix: Prefix, output: int) -> None:
+        self.prompt, self.prefix, self.output = prompt, prefix, output
+        self.cached = 0
         self.done: Event
         self._stretches: list[Stretch] = []
 
@@ -70,8 +70,6 @@ class StagedAnswer:
 class StagedServer:
     """`Server` that takes every call through the stages of a pattern."""
 
-    cache_lifetime_ns = inf
-
     def __init__(
         self,
         env: Clock,
@@ -82,8 +80,8 @@ class StagedServer:
         self._env, self._stages = env, stages
         self._servers, self._links = servers, links
 
-    def submit(self, prompt: int, cached: int, output: int) -> StagedAnswer:
-        answer = StagedAnswer(prompt, cached, output)
+    def submit(self, prompt: int, prefix: Prefix, output: int) -> StagedAnswer:
+        answer = StagedAnswer(prompt, prefix, output)
         answer.done = self._env.process(self._pass(answer))
         return answer
 
@@ -102,11 +100,12 @@ class StagedServer:
 
     def _submit(self, stage: Serve, answer: StagedAnswer) -> Request:
         server = self._servers[stage.engine]
-        if stage.does == "all":
-            return server.submit(answer.prompt, answer.cached, answer.output)
-        if stage.does == "prefill":
-            return server.submit(answer.prompt, answer.cached, min(answer.output, 1))
-        return server.submit_decode(answer.prompt, answer.output)
+        if stage.does == "decode":
+            return server.submit_decode(answer.prompt, answer.output)
+        output = answer.output if stage.does == "all" else min(answer.output, 1)
+        request = server.submit(answer.prompt, answer.prefix, output)
+        answer.cached = request.cached
+        return request
 
     def _moved_bytes(self, stage: Move, answer: StagedAnswer) -> float:
         cost = self._servers[stage.engine].cost

@@ -15,7 +15,7 @@ class PrecisionChoice(Strict):
     """The number formats of one engine."""
 
     weights: Precision
-    kv: Precision | None = None
+    kv: Annotated[Precision, Field(description="of the KV cache")]
 
 
 class Engine(Strict):
@@ -25,9 +25,9 @@ class Engine(Strict):
     hardware: str
     chips: Count = 1
     precision: PrecisionChoice
-    software: Annotated[str | None, Field(description="the engine profile; default: the best measured")] = (
-        None
-    )
+    software: Annotated[
+        str | None, Field(description="the engine that runs on it, as in an engine profile")
+    ] = None
     racks: Annotated[Count, Field(description="LPUs: racks that the chips may lie in")] = 1
     tensor_parallel: Annotated[
         Count | None, Field(description="LPUs: chips that share a layer; default: what decodes fastest")

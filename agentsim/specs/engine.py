@@ -6,6 +6,8 @@ published peak; a mode that the engine was not measured in is absent.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from agentsim.fields import BytesPerSecond, Count, Probability, Seconds, Strict, Tokens
@@ -40,7 +42,8 @@ class EngineProfile(Strict):
     request_overhead: Datum[Seconds]
     all_reduce: dict[str, AllReduce]
     memory_share: Datum[Probability]
-    """Share of the memory that weights and KV may fill."""
+    """Share of the memory that weights and KV may fill; or, of `free` memory, that KV may fill."""
+    memory_share_of: Literal["all", "free"] = "all"
     batched_tokens: Datum[Tokens]
     """Token budget of one iteration."""
     sequences: Datum[Count]

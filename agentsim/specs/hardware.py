@@ -24,8 +24,9 @@ from agentsim.specs.sourced import Datum
 
 Precision = Literal["bf16", "fp8", "fp4"]
 
-WEIGHT_BYTES: dict[Precision, float] = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
-"""Bytes a value takes by definition of the format; fp4 carries one scale byte for sixteen values."""
+WEIGHT_BYTES: dict[Precision, float] = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
+"""Bytes a value takes by definition of the format, without the scales of block formats."""
+KV_BYTES = WEIGHT_BYTES
 
 
 class ScaleUp(Strict):

@@ -96,16 +96,31 @@ class Parameters(Strict):
     active: Number
 
 
+class Fp4Checkpoint(Strict):
+    """A published FP4 checkpoint: the share of weights in FP4 (the rest is BF16), values per scale byte.
+
+    NVFP4 has one scale for 16 values, MXFP4 one for 32.
+    """
+
+    share: Probability
+    group: Count
+
+
 class Drafting(Strict):
-    """How a drafter's proposals fare: share accepted at position 1, 2, ... given all before were."""
+    """How a drafter's proposals fare: share accepted at position 1, 2, ... given all before were.
+
+    `shares_kv`: it reads its target's KV cache and keeps none. `shares_embeddings`: embedding and output
+    head are its target's.
+    """
 
     target: str
     acceptance: dict[str, Datum[tuple[Probability, ...]]]
     shares_kv: bool = False
+    shares_embeddings: bool = False
 
 
 class Model(Strict):
-    """One model. `weight_bytes` names the bytes a weight takes where a checkpoint mixes precisions."""
+    """One model; a drafter has a `drafting` section."""
 
     title: str
     vendor: str
@@ -113,10 +128,7 @@ class Model(Strict):
     shape: Datum[Shape]
     parameters: Datum[Parameters]
     context: Datum[Tokens] | None = None
-    fp4_share: Annotated[
-        Datum[Probability] | None,
-        Field(description="share of weights in FP4 in the FP4 checkpoint; rest BF16"),
-    ] = None
+    fp4: Datum[Fp4Checkpoint] | None = None
     drafting: Drafting | None = None
 
 
