@@ -9,22 +9,17 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from agentsim.errors import AgentsimError, InputError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from agentsim.terminal.console import one_line, progress, show_result, stop
 
 app = typer.Typer(
     name="agentsim",
     help="How long an AI agent's whole task takes on given inference hardware, and where the time goes.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -70,9 +65,11 @@ def run(
     from agentsim.terminal.run import run_screen
     from agentsim.verbs import run_task
 
-    with _progress("simulating", runs) as step:
-        summary = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
-    _print(format_, summary.to_json, lambda width: run_screen(summary, width))
+    with progress("simulating", runs) as step:
+        summary, written = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
+    show_result(
+        format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
+    )
 
 
 @app.command()
@@ -91,23 +88,28 @@ def compare(
     from agentsim.terminal.compare import compare_screen
     from agentsim.verbs import compare_deployments
 
-    with _progress("simulating", runs * (len(on) + 1)) as step:
+    with progress("simulating", runs * (len(on) + 1)) as step:
         comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
-    _print(format_, comparison.to_json, lambda _: compare_screen(comparison))
+    show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))
 
 
 @app.command()
-def validate(
-    files: Annotated[list[str], typer.Argument(help="workflow, deployment or endpoint files")],
-) -> None:
-    """Check files without running them.
+def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployment or spec files")]) -> None:
+    """Check files of any kind without running them.
 
     agentsim validate workflows/coding-agent.yaml
     """
     from agentsim.verbs import validate_file
 
+    bad = 0
     for file in files:
-        typer.echo(f"{file}: {validate_file(file)}")
+        try:
+            typer.echo(f"{file}: {validate_file(file)}")
+        except AgentsimError as error:
+            bad += 1
+            print(one_line(str(error)), file=sys.stderr)
+    if bad:
+        sys.exit(2)
 
 
 @app.command("import")
@@ -127,7 +129,7 @@ def import_(
     from agentsim.verbs import import_session
 
     imported = import_session(file, output, log_format)
-    _print(format_, imported.to_json, lambda width: import_screen(imported, width))
+    show_result(format_ is Format.json, imported.to_json, lambda width: import_screen(imported, width))
 
 
 @calibrate_app.command("endpoint")
@@ -148,7 +150,7 @@ def calibrate_endpoint(
     if (output is None) == (check is None):
         raise InputError("calibrate endpoint: give either -o (fit and write) or --check (judge a profile)")
     report = calibrate_sessions(file, output, check, source or os.path.basename(file))
-    _print(format_, report.to_json, lambda _: calibration_screen(report))
+    show_result(format_ is Format.json, report.to_json, lambda _: calibration_screen(report, output))
 
 
 @app.command("list")
@@ -166,7 +168,7 @@ def list_(
     from agentsim.verbs import list_catalog
 
     found = list_catalog(kind)
-    _print(format_, lambda: found, lambda _: list_screen(found))
+    show_result(format_ is Format.json, lambda: found, lambda _: list_screen(found))
 
 
 @app.command()
@@ -181,7 +183,9 @@ def show(
     from agentsim.verbs import show_sheets
 
     sheets = show_sheets(name)
-    _print(format_, lambda: [sheet.to_json() for sheet in sheets], lambda _: show_screen(sheets))
+    show_result(
+        format_ is Format.json, lambda: [sheet.to_json() for sheet in sheets], lambda _: show_screen(sheets)
+    )
 
 
 @app.command()
@@ -209,32 +213,17 @@ def init(path: Annotated[str, typer.Argument(help="the file to write")] = "workf
     typer.echo(f"{path}: written. Next: agentsim run {path} --on coding-tool")
 
 
-def _print(format_: Format, data: Callable[[], Any], screen: Callable[[int], RenderableType]) -> None:
-    if format_ is Format.json:
-        import json
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
 
-        typer.echo(json.dumps(data(), indent=2, allow_nan=False))
-        return
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(screen(console.width))
-    typer.echo("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")))
-
-
-@contextmanager
-def _progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal's stderr when there is more than one step."""
-    if steps < 2 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=steps)
-        yield lambda: progress.advance(task)
+        typer.echo(f"agentsim {version_of('agentsim')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> NoReturn:
@@ -242,27 +231,26 @@ def main() -> NoReturn:
     gc.set_threshold(100_000)  # a run makes few cycles and many objects; collecting often only costs
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is used; looking for them is slow
     try:
-        app(prog_name="agentsim", standalone_mode=False)
-    except KeyboardInterrupt:
-        _stop("interrupted", 130)
+        code = app(prog_name="agentsim", standalone_mode=False)
     except AgentsimError as error:
-        _stop(str(error), 2)
+        stop(str(error), 2)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (the reader has gone; nothing is left to tell)
         sys.exit(141)
-    except Exception as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+            stop("interrupted", 130)
         if not hasattr(error, "format_message"):
             raise
-        _stop(_usage_problem(error), 2)
-    sys.exit(0)
+        stop(_usage_problem(error), 2)
+    if code == 130:
+        stop("interrupted", 130)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _usage_problem(error: Any) -> str:
     context = getattr(error, "ctx", None)
     place = context.command_path if context is not None else "agentsim"
-    return f"{place}: {' '.join(error.format_message().split())} (see {place} --help)"
-
-
-def _stop(text: str, code: int) -> NoReturn:
-    print(" ".join(text.split("\n")), file=sys.stderr)
-    sys.exit(code)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return f"{place}: say what to do (see {place} --help)"
+    return f"{place}: {error.format_message()} (see {place} --help)"

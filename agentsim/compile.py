@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentsim import plugins, yaml_file
+from agentsim import plugins
 from agentsim.coexec.base import Serve
 from agentsim.errors import SpecError
 from agentsim.plan import Plan, TokenPrices
@@ -25,9 +25,12 @@ def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] =
     does not fit, with what would.
     """
     name, document = catalog.deployment_document(deployment)
-    document = yaml_file.with_overrides(document, overrides, SpecError)
+    document = catalog.set_by_hand(document, overrides)
     task = build_task(workflow)
-    if catalog.is_endpoint(document):
+    kind = catalog.kind_of_document(document)
+    if kind not in ("deployments", "endpoints"):
+        raise SpecError(f"{document.name}: {_not_a_deployment(kind)}")
+    if kind == "endpoints":
         return _endpoint_plan(task, name, catalog.from_document(Endpoint, document, name))
     from agentsim.compile_engines import engine_plan  # an endpoint needs none of its schemas
 
@@ -50,6 +53,7 @@ def _endpoint_plan(task: Task, name: str, endpoint: Endpoint) -> Plan:
         if prices
         else None,
         sources=ledger.used(),
+        warnings=ledger.warnings(),
         unknown_parts=_unknown(endpoint),
     )
 
@@ -61,3 +65,10 @@ def _unknown(endpoint: Endpoint) -> tuple[str, ...]:
         "time per cached token": endpoint.per_cached_token,
     }
     return tuple(name for name, datum in parts.items() if datum.value is None)
+
+
+def _not_a_deployment(kind: str | None) -> str:
+    wanted = "a deployment has engines, an endpoint a decode_speed"
+    if kind is None:
+        return f"neither a deployment nor an endpoint; {wanted}"
+    return f"a file of {kind}, which a deployment's engine can name; --on takes a deployment or an endpoint"

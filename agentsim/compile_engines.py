@@ -35,6 +35,7 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
         limit_tokens=task.limit_below(limit, compiler.model.title),
         usd_per_s=compiler.usd_per_s(),
         sources=compiler.ledger.used(),
+        warnings=compiler.ledger.warnings(),
     )
 
 

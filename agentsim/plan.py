@@ -25,7 +25,8 @@ class Plan:
     """A task on a deployment, ready to simulate.
 
     `limit_tokens` is the smaller of the task's window and the model's. Prices are None where they are
-    not known; `unknown_parts` names the parts of a call's time
+    not known; `overrides` were set for this run alone;
+    `unknown_parts` names the parts of a call's time
     that nobody has published: they count as zero, and times are lower bounds.
     """
 
@@ -40,3 +41,6 @@ class Plan:
     usd_per_s: float | None = None
     token_prices: TokenPrices | None = None
     unknown_parts: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    asked_for: str = ""
+    warnings: tuple[str, ...] = ()

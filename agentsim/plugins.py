@@ -12,6 +12,7 @@ from typing import Any
 
 from agentsim.errors import SpecError, unknown_name
 
+_WORDS = {"backends": "backend", "coexec": "pattern", "exports": "export", "importers": "log format"}
 _NOT_PLUGINS = {"__init__", "base"}
 
 
@@ -36,7 +37,8 @@ def load(folder: str, name: str) -> Any:
     found = _entry_points(folder)
     if name in found:
         return found[name].load()
-    raise unknown_name(f"{folder} plug-in", name, names(folder))
+    known = [plain.replace("_", "-") for plain in names(folder)]
+    raise unknown_name(_WORDS.get(folder, folder), name, known)
 
 
 def _plugin_of(module: Any, name: str) -> Any:

@@ -119,6 +119,8 @@ class TaskOutcome:
     """Tokens written on the critical path, compactions included ..."""
     critical_decode_ns: int
     """... and the time they took to write."""
+    slot_wait_ns: int
+    """The share of TOOL on the critical path that was spent waiting for a slot."""
     decode_ns: int
     """Decode time of all calls, those off the critical path included."""
 
@@ -211,6 +213,10 @@ class Result:
     by_the_hour: bool = False
     lower_bound: bool = False
     """A part of the inference time is unknown and counts as zero."""
+    asked_for: str = ""
+    """What named the deployment: its name, or a path."""
+    overrides: tuple[str, ...] = ()
+    """Fields that were set for this run alone, as `path=value`."""
 
     @property
     def task(self) -> TaskOutcome:
@@ -241,6 +247,7 @@ class Result:
             "spans": tuple(_span(s) for s in given["spans"]),
             "resources": tuple(Resource(**r) for r in given["resources"]),
             "sources": tuple(Source(**s) for s in given["sources"]),
+            "overrides": tuple(given["overrides"]),
             "ttft_ns": Spread(**given["ttft_ns"]) if given["ttft_ns"] else None,
             "itl_ns": Spread(**given["itl_ns"]) if given["itl_ns"] else None,
         }

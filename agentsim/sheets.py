@@ -8,6 +8,7 @@ from typing import Any
 
 from agentsim.specs import catalog
 from agentsim.specs.sourced import Datum, UsedDatum, data_of
+from agentsim.yaml_file import Document
 
 _NOT_CHOICES = ("title", "sources")
 
@@ -45,9 +46,8 @@ class Sheet:
         }
 
 
-def sheet(kind: str, name: str) -> Sheet:
-    """Return the sheet of a built-in spec."""
-    document = catalog.document(kind, name)
+def sheet(kind: str, name: str, document: Document) -> Sheet:
+    """Return the sheet of a spec file."""
     spec = catalog.from_document(catalog.schema_of(kind), document, name)
     found = list(data_of(spec))
     holders = {path[0] for path, _ in found}
@@ -62,7 +62,7 @@ def used_sheets(used: Iterable[UsedDatum]) -> Iterator[Sheet]:
     for kind in ("hardware", "models", "engines"):
         for name in catalog.names(kind):
             if any(n.startswith(f"{name}.") for n in names):
-                whole = sheet(kind, name)
+                whole = sheet(kind, name, catalog.document(kind, name))
                 rows = tuple(row for row in whole.rows if f"{name}.{row.name}" in names)
                 if rows:
                     yield Sheet(kind, name, whole.title, {}, rows)

@@ -41,6 +41,7 @@ class Summary:
     tool_calls: float
     critical_output: float
     critical_decode_s: float
+    slot_wait_s: float
     output_tokens_per_s: float | None
     ttft_s: Spread | None
     itl_s: Spread | None
@@ -71,11 +72,13 @@ class Summary:
             "deployment": first.deployment,
             "title": first.title,
             "origin": first.origin,
+            "overrides": list(first.overrides),
             "runs": self.runs,
             "seed": first.seed,
             "task_completion_s": asdict(self.completion_s),
             "trajectory_e2e_latency_ms": asdict(self.completion_s.scaled(1e3)),
             "breakdown_s": {p.key: self.parts_s[p] for p in Part if p is not Part.HUMAN},
+            "tool_slot_wait_s": self.slot_wait_s,
             "human_wait_s": self.human_s,
             "inference_share": self.inference_share,
             "tokens": asdict(self.tokens),
@@ -148,6 +151,7 @@ class SummaryBuilder:
             tool_calls=totals["tool_calls"] / tasks,
             critical_output=totals["critical_output"] / tasks,
             critical_decode_s=to_s(totals["critical_decode_ns"]) / tasks,
+            slot_wait_s=to_s(totals["slot_wait_ns"]) / tasks,
             output_tokens_per_s=totals["output_tokens"] / decode_s if decode_s else None,
             ttft_s=_seconds(Spread.of(self._ttft_ns) or self._only(self._first.ttft_ns)),
             itl_s=_seconds(Spread.of(self._itl_ns) or self._only(self._first.itl_ns)),
@@ -164,6 +168,7 @@ _SUMMED = (
     "tool_calls",
     "critical_output",
     "critical_decode_ns",
+    "slot_wait_ns",
     "decode_ns",
 )
 

@@ -148,11 +148,11 @@ def duration_text(seconds: float) -> str:
         return f"{seconds:.2f} s" if seconds >= 0.9995 or seconds == 0 else _small(seconds)
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    if seconds < 3599.5:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
 
 
 def _small(seconds: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agentsim import plugins, yaml_file
@@ -38,8 +38,8 @@ def run_task(
     overrides: Sequence[str] = (),
     output_dir: str | None = None,
     step: Step = lambda: None,
-) -> Summary:
-    """Run a workflow file on a deployment over the seeds; write the output files where asked."""
+) -> tuple[Summary, list[str]]:
+    """Run a workflow file on a deployment over the seeds; return the summary and the files written."""
     plan = plans(workflow, [deployment], overrides)[0]
     with _outputs(output_dir) as write:
         builder = SummaryBuilder()
@@ -47,9 +47,8 @@ def run_task(
             builder.add(simulate(plan, seed))
             step()
         summary = builder.build()
-        if write is not None:
-            write(output_files(summary))
-    return summary
+        written = write(output_files(summary)) if write is not None else []
+    return summary, written
 
 
 def _outputs(folder: str | None) -> Any:
@@ -73,7 +72,9 @@ def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -
     """Compile one workflow file for each deployment; `deployment.x=…` overrides go to those."""
     theirs = [o.removeprefix(_DEPLOYMENT) for o in overrides if o.startswith(_DEPLOYMENT)]
     task = load_workflow(workflow, [o for o in overrides if not o.startswith(_DEPLOYMENT)])
-    return [compile_plan(task, name, theirs) for name in deployments]
+    compiled = {name: compile_plan(task, name, theirs) for name in deployments}
+    changed = tuple(overrides)
+    return [replace(plan, overrides=changed, asked_for=name) for name, plan in compiled.items()]
 
 
 def compare_deployments(
@@ -92,14 +93,25 @@ def compare_deployments(
 
 
 def validate_file(path: str) -> str:
-    """Check one file of any kind; return what it is. Every problem is an `InputError`."""
+    """Check one file of any kind; return what it is. Every problem is an `AgentsimError`."""
     document = yaml_file.read(path, InputError)
-    keys = set(document.data) if isinstance(document.data, dict) else set()
-    if "engines" in keys or "decode_speed" in keys:
-        compile_plan(_probe(), path if os.sep in path or path.endswith((".yaml", ".yml")) else f"./{path}")
-        return "a valid endpoint" if catalog.is_endpoint(document) else "a valid deployment"
-    workflow = check_document(document)
-    return f"a valid workflow, '{workflow.name}'"
+    kind = catalog.kind_of_document(document)
+    if kind is None:
+        return f"a valid workflow, '{check_document(document).name}'"
+    if kind in ("deployments", "endpoints"):
+        compile_plan(_probe(), os.path.abspath(path))
+    else:
+        catalog.from_document(catalog.schema_of(kind), document, path)
+    return _VALID[kind]
+
+
+_VALID = {
+    "hardware": "a valid hardware file",
+    "models": "a valid model",
+    "engines": "a valid engine profile",
+    "endpoints": "a valid endpoint",
+    "deployments": "a valid deployment",
+}
 
 
 def list_catalog(kind: str | None) -> dict[str, list[tuple[str, str]]]:
@@ -115,11 +127,11 @@ def _title(kind: str, name: str) -> str:
 
 
 def show_sheets(name: str) -> list[Sheet]:
-    """Return what is known of a name; for a deployment also every datum that it uses."""
+    """Return what is known of a name or a spec file; for a deployment also every datum that it uses."""
     from agentsim.sheets import sheet, used_sheets
 
-    kind = catalog.kind_of(name)
-    sheets = [sheet(kind, name)]
+    kind, document = catalog.find(name)
+    sheets = [sheet(kind, name, document)]
     if kind == "deployments":
         sheets += used_sheets(compile_plan(_probe(), name).sources)
     return sheets
@@ -172,7 +184,8 @@ class Imported:
 def import_session(path: str, output: str | None, log_format: str | None = None) -> Imported:
     """Read the one session of a log; write it as a workflow where `output` says so."""
     from agentsim.exports.base import write_file
-    from agentsim.importers._build import observed_split, workflow_document
+    from agentsim.importers._build import workflow_document
+    from agentsim.importers._split import observed_split
     from agentsim.importers.base import open_sessions
 
     sessions = open_sessions(path, log_format)

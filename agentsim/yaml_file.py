@@ -244,9 +244,13 @@ def with_overrides(document: Document, overrides: Sequence[str], error: type[Inp
         place, found, text = override.partition("=")
         if not found or not place:
             raise error(f"--set {override}: write it as path=value, such as network.round_trip='80 ms'")
-        keys = [int(k) if k.isdigit() else k for k in re.split(r"[.\[\]]+", place) if k]
-        _set(data, keys, parse(text or "~", f"--set {place}", error).data, override, error)
+        _set(data, keys_of(place), parse(text or "~", f"--set {place}", error).data, override, error)
     return replace(document, data=data)
+
+
+def keys_of(place: str) -> list[str | int]:
+    """Return the keys of a path such as `steps[1].repeat.times` or `steps.1.repeat.times`."""
+    return [int(key) if key.isdigit() else key for key in re.split(r"[.\[\]]+", place) if key]
 
 
 def _set(data: Any, keys: list[str | int], value: Any, override: str, error: type[InputError]) -> None:
@@ -274,12 +278,14 @@ def validate(model: type[M], document: Document, error: type[InputError]) -> M:
 
 def problem_text(bad: ValidationError, document: Document) -> str:
     """Return the first problem of a validation as one line; further ones are counted."""
-    problems = bad.errors(include_url=False)
+    problems: list[dict[str, Any]] = [dict(problem) for problem in bad.errors(include_url=False)]
     first = problems[0]
     path = _document_path(first["loc"], document.data)
     path += tuple(k for k in [first.get("ctx", {}).get("key")] if k is not None)
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return document.at(path) + _reason(dict(first)) + more
+    alike = [p for p in problems if (p["type"], p["loc"][:-1]) == ("missing", first["loc"][:-1])]
+    others = len(problems) - max(len(alike), 1)
+    more = f" (and {others} more)" if others else ""
+    return document.at(path) + _reason(first, alike if first["type"] == "missing" else []) + more
 
 
 def _document_path(location: tuple[str | int, ...], data: Any) -> Path:
@@ -296,10 +302,11 @@ def _walk(location: tuple[str | int, ...], data: Any) -> Iterator[str | int]:
         yield part
 
 
-def _reason(problem: dict[str, Any]) -> str:
+def _reason(problem: dict[str, Any], missing: list[dict[str, Any]]) -> str:
     kind, text = problem["type"], str(problem["msg"])
-    if kind == "missing":
-        return f"'{problem['loc'][-1]}' is missing"
+    if missing:
+        names = ", ".join(f"'{p['loc'][-1]}'" for p in missing)
+        return f"{names} {'is' if len(missing) == 1 else 'are'} missing"
     if kind == "value_error":
         return text.removeprefix("Value error, ")
     if kind == "unknown_key":
@@ -308,4 +315,8 @@ def _reason(problem: dict[str, Any]) -> str:
         return f"unknown key '{problem['loc'][-1]}'"
     found = repr(problem["input"])
     found = found if len(found) <= 60 else found[:57] + "..."
+    if kind in ("model_type", "dataclass_type", "dict_type", "model_attributes_type"):
+        return f"{found} stands where a mapping (key: value) is needed"
+    if kind in ("tuple_type", "list_type"):
+        return f"{found} stands where a list is needed"
     return f"{found} is not allowed here: {text[:1].lower()}{text[1:]}"

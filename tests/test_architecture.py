@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "yaml": ("yaml_file.py",),
     "rich": ("terminal/", "cli.py"),
     "typer": ("cli.py",),
-    "numpy": ("calibrate.py",),
+    "numpy": ("calibrate/",),
     "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py"),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),
 }

@@ -10,16 +10,13 @@ import pytest
 
 from agentsim.backends.endpoint import compile_endpoint
 from agentsim.calibrate import (
-    UsableCall,
     calibrate_endpoints,
     check_endpoints,
     endpoint_documents,
     profile_document,
     read_profiles,
-    short_name,
-    split_prompt,
-    usable_calls,
 )
+from agentsim.calibrate.endpoint import UsableCall, short_name, split_prompt, usable_calls
 from agentsim.errors import ImportFormatError, InputError, SpecError, UnknownNameError
 from agentsim.importers.base import open_sessions
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait

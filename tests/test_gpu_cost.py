@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from agentsim import yaml_file
 from agentsim.backends.base import Batch, IterationCost, ServiceCost
+from agentsim.backends.gpu.cost import GpuCost
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError, MeasurementMissing, SpecError
 from agentsim.sim.engine import simulate
@@ -39,6 +40,8 @@ COSTS = {
 }
 IDS = [f"{name}:{key}" for name, key in COSTS]
 each_cost = pytest.mark.parametrize("cost", COSTS.values(), ids=IDS)
+GPU_COSTS = {f"{name}:{key}": c for (name, key), c in COSTS.items() if isinstance(c, GpuCost)}
+each_gpu_cost = pytest.mark.parametrize("cost", GPU_COSTS.values(), ids=GPU_COSTS)
 BATCHES = st.builds(
     Batch,
     st.integers(1, 256),
@@ -129,7 +132,7 @@ def test_a_model_without_a_window_never_charges_for_one(cost):
         assert cost.kv_bytes(10, 1e9) == cost.kv_bytes(10, 0)
 
 
-@each_cost
+@each_gpu_cost
 def test_a_byte_of_kv_takes_the_same_time_to_read_in_windowed_and_full_layers(cost):
     def s_per_byte(field):
         grown = Batch(1, 0, 0)._replace(**{field: 1e6})
@@ -176,15 +179,29 @@ def test_a_cached_turn_costs_only_what_is_new(name, value):
     assert prefill_ns(name, 100_000, 99_000) / 1e6 - fixed_ms == pytest.approx(value, rel=0.2)
 
 
+def speed(context):
+    return lambda cost: 1e3 / ms_per_token(cost, context)
+
+
 ANCHORS = {
-    "b300-gemma-mtp-bf16": ("gemma-b300-mtp", lambda c: 1e3 / ms_per_token(c, 2000), 305, 0.15),
-    "mi300x-gemma": ("gemma-mi300x", lambda c: ms_per_token(c, 2000), 21.5, 0.2),
+    "b300-gemma-mtp-bf16": ("gemma-b300-mtp", speed(2000), 305, 0.15),
+    "b300-gemma-mtp": ("gemma-b300-mtp-fp4", speed(2000), 350, 0.15),
+    "mi300x-gemma": ("gemma-mi300x", lambda cost: ms_per_token(cost, 2000), 21.5, 0.2),
+    "deepseek-b200-nospec": ("deepseek-8xb200", speed(2000), 111, 0.15),
+    "deepseek-b200-mtp3": ("deepseek-8xb200-mtp3", speed(2000), 253, 0.15),
+}
+MISSED = {
+    "b300-gemma-mtp": "a fixed time per iteration (sampling, host) is not modelled yet",
+    "deepseek-b200-nospec": "the engine's constants were fitted on dense models",
+    "deepseek-b200-mtp3": "the engine's constants were fitted on dense models",
 }
 
 
 @pytest.mark.parametrize("anchor", ANCHORS)
-def test_a_published_measurement_is_met(anchor):
-    """Ids, values and tolerances of anchors.yaml; contexts of those runs are short."""
+def test_a_published_measurement_is_met(anchor, request):
+    """Ids, values and tolerances of the published anchors; contexts of those runs are short."""
+    if anchor in MISSED:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=MISSED[anchor]))
     name, measure, value, tolerance = ANCHORS[anchor]
     assert measure(cost_of(name)) == pytest.approx(value, rel=tolerance)
 
@@ -293,6 +310,7 @@ def test_one_token_reads_just_its_own_experts():
 
 
 SPECULATIVE = [n for n in DEPLOYMENTS if catalog.load(Deployment, n).speculation is not None]
+SPECULATIVE_GPU = [n for n in SPECULATIVE if isinstance(cost_of(n), GpuCost)]
 
 
 @pytest.mark.parametrize("name", SPECULATIVE)
@@ -305,7 +323,7 @@ def test_more_drafts_yield_more_tokens_and_cost_more_time(name):
     assert all(1 < tokens < n + 2 for n, tokens in enumerate(yields))
 
 
-@pytest.mark.parametrize("name", SPECULATIVE)
+@pytest.mark.parametrize("name", SPECULATIVE_GPU)
 def test_a_verification_costs_as_much_as_an_iteration_over_its_drafts_and_one_more(name):
     drafts, sequences = catalog.load(Deployment, name).speculation.draft_tokens, 200
     cost, plain = cost_of(name), cost_of(name, "speculation=null")
@@ -329,7 +347,7 @@ def test_a_step_yields_the_accepted_length_that_was_measured(name, drafts, token
     assert cost.tokens_per_step == pytest.approx(tokens, rel=0.01)
 
 
-@pytest.mark.parametrize("name", SPECULATIVE)
+@pytest.mark.parametrize("name", SPECULATIVE_GPU)
 def test_speculation_pays_at_batch_one(name):
     plain = cost_of(name, "speculation=null")
     assert ms_per_token(cost_of(name), 2000) < 0.7 * ms_per_token(plain, 2000)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agentsim import yaml_file
 from agentsim.errors import AgentsimError, ImportFormatError
-from agentsim.importers._build import Split, observed_split, workflow_document
+from agentsim.importers._build import workflow_document
+from agentsim.importers._split import Split, observed_split
 from agentsim.importers.base import importer_of
 from agentsim.importers.weka import MAX_DEPTH, PLUGIN
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
@@ -55,6 +56,9 @@ def checked(session: RecordedSession) -> Workflow:
 def plain(steps: Any) -> list[tuple[str, Any]]:
     """Steps as (kind, content) without what was not given."""
     dumped = [step.model_dump(exclude_unset=True, exclude_none=True) for step in steps]
+    for step in dumped:
+        step.get("generate", {}).pop("time", None)
+        step.get("generate", {}).pop("ttft", None)
     return [next(iter(step.items())) for step in dumped]
 
 

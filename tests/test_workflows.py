@@ -37,7 +37,7 @@ def _compared(name: str) -> Comparison:
 @cache
 def _on(name: str, deployment: str) -> Summary:
     """Return the runs of a shipped workflow; its `first` is told span by span."""
-    return verbs.run_task(_path(name), deployment, SEEDS)
+    return verbs.run_task(_path(name), deployment, SEEDS)[0]
 
 
 def _share(summary: Summary, part: Part) -> float:
@@ -55,7 +55,7 @@ def _waited_for_slot_s(result: Result) -> float:
 @every_file
 @pytest.mark.parametrize("deployment", ["endpoint-100", "8xb200"])
 def test_it_runs_and_passes_the_laws(path: Path, deployment: str) -> None:
-    summary = verbs.run_task(str(path), deployment, range(2))
+    summary, _ = verbs.run_task(str(path), deployment, range(2))
     assert summary.completion_s.min > 0
     assert summary.model_calls > 0
 
@@ -135,7 +135,7 @@ def test_the_reviewers_work_adds_up_to_more_than_the_time_that_passes() -> None:
 
 
 def test_a_second_test_environment_takes_the_queue_out_of_the_review() -> None:
-    two = verbs.run_task(_path("code-review"), "coding-tool", SEEDS, ["tools.run_tests.slots=2"])
+    two, _ = verbs.run_task(_path("code-review"), "coding-tool", SEEDS, ["tools.run_tests.slots=2"])
     assert _waited_for_slot_s(two.first) == 0
     assert two.completion_s.avg < _on("code-review", "coding-tool").completion_s.avg
 
@@ -162,7 +162,7 @@ def test_token_speed_hardly_matters_where_the_agent_waits_for_a_pipeline() -> No
 
 def test_a_third_runner_does_more_for_the_build_than_a_faster_model() -> None:
     assert _waited_for_slot_s(_on("ci-fix", "coding-tool").first) > 0
-    three = verbs.run_task(_path("ci-fix"), "coding-tool", SEEDS, ["tools.pipeline.slots=3"])
+    three, _ = verbs.run_task(_path("ci-fix"), "coding-tool", SEEDS, ["tools.pipeline.slots=3"])
     assert three.completion_s.p50 < _compared("ci-fix").columns[-1].completion_s.p50
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentsim import units
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
 
 CLOCK_STEP_S = 1.0
@@ -26,29 +25,6 @@ IDLE = "harness"
 _PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
 
 Children = Mapping[str, Sequence[RecordedLane]]
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Where the observed time went; the parts sum to `elapsed_s`.
-
-    What overlaps counts once, as the first that applies of: `model_s` and `tool_s` of the main agent
-    (tools as far as no sub-agent was awaited meanwhile), the sub-agents' two, `human_s`. `residual_s` is
-    what the record does not explain. `measured`, `inferred` and `absent` count the model calls by how
-    their durations are known.
-    """
-
-    elapsed_s: float
-    model_s: float
-    tool_s: float
-    subagent_model_s: float
-    subagent_tool_s: float
-    human_s: float
-    residual_s: float
-    measured: int
-    inferred: int
-    absent: int
-    odd: Mapping[str, int]
 
 
 def workflow_document(session: RecordedSession) -> str:
@@ -61,7 +37,7 @@ def workflow_document(session: RecordedSession) -> str:
     said = first.prompt_tokens - system if first else 0
     start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
     steps = [_Step("user", {"tokens": str(said)})] if said else []
-    steps += _LaneSteps(_children(session), main, start_s).build()
+    steps += _LaneSteps(children_of(session), main, start_s).build()
     lines = [
         *_header(session),
         f"name: {_quoted(session.name)}",
@@ -85,7 +61,7 @@ def _header(session: RecordedSession) -> Iterator[str]:
         yield f"# Odd in the record: {_printable(listed)}."
 
 
-def _children(session: RecordedSession) -> Children:
+def children_of(session: RecordedSession) -> Children:
     """Return the lanes that each lane started, in order of start."""
     names = {lane.name for lane in session.lanes}
     children: dict[str, list[RecordedLane]] = defaultdict(list)
@@ -151,8 +127,12 @@ def _printable(text: str) -> str:
 
 def _time(start_s: float, end_s: float) -> str:
     """Return the time between two instants, each rounded to ms so that sums do not drift."""
-    milliseconds = max(round(end_s * 1e3) - round(start_s * 1e3), 0)
-    return f"{milliseconds / 1e3:.3f}".rstrip("0").rstrip(".") + " s"
+    return _seconds(max(round(end_s, 3) - round(start_s, 3), 0.0))
+
+
+def _seconds(length_s: float) -> str:
+    """Return a duration as the file writes it, to the millisecond."""
+    return f"{length_s:.3f}".rstrip("0").rstrip(".") + " s"
 
 
 @dataclass(slots=True)
@@ -191,7 +171,7 @@ class _Group:
     background: list[RecordedLane]
 
 
-def _gaps(lane: RecordedLane, children: Children) -> list[_Gap]:
+def gaps_of(lane: RecordedLane, children: Children) -> list[_Gap]:
     gaps = [_Gap(None)]
     for event in lane.events:
         if isinstance(event, RecordedCall):
@@ -209,7 +189,7 @@ def _end_s(lane: RecordedLane, children: Children) -> float:
     return max([lane.end_s, *(_end_s(child, children) for child in children.get(lane.name, ()))])
 
 
-def _groups(gap: _Gap, children: Children) -> list[_Group]:
+def groups_of(gap: _Gap, children: Children) -> list[_Group]:
     """Return the sub-agents that start in a gap; those whose times overlap share a group."""
     groups: list[_Group] = []
     until_s = gap.after.start_s if gap.after else math.inf
@@ -241,7 +221,7 @@ def _outside(wait: RecordedWait, groups: Sequence[_Group]) -> Iterator[_Piece]:
         yield _Piece(start_s, wait.end_s, wait)
 
 
-def _stretches(waits: Sequence[RecordedWait], groups: Sequence[_Group]) -> list[list[_Piece]]:
+def stretches_of(waits: Sequence[RecordedWait], groups: Sequence[_Group]) -> list[list[_Piece]]:
     """Return the pieces of waits; those whose times overlap share a list."""
     stretches: list[list[_Piece]] = []
     end_s = -math.inf
@@ -262,7 +242,7 @@ class _LaneSteps:
         self.running: dict[str, float] = {}
 
     def build(self) -> list[_Step]:
-        for gap in _gaps(self.lane, self.children):
+        for gap in gaps_of(self.lane, self.children):
             if gap.before is not None:
                 self._generate(gap.before)
             self._gap(gap)
@@ -274,13 +254,18 @@ class _LaneSteps:
         if call.thinking_tokens:
             fields["thinking_tokens"] = str(call.thinking_tokens)
         fields |= {"prompt_tokens": str(call.prompt_tokens), "cached_tokens": str(call.cached_tokens)}
-        self.steps.append(_Step("generate", fields | {"model": _quoted(call.model)}))
+        fields["model"] = _quoted(call.model)
+        if call.timing != "absent":
+            fields["time"] = _seconds(call.duration_s)
+        if call.ttft_s is not None:
+            fields["ttft"] = _seconds(call.ttft_s)
+        self.steps.append(_Step("generate", fields))
         self.now_s = max(self.now_s, call.end_s)
 
     def _gap(self, gap: _Gap) -> None:
-        first, groups = len(self.steps), _groups(gap, self.children)
+        first, groups = len(self.steps), groups_of(gap, self.children)
         items: list[tuple[float, _Group | list[_Piece]]] = [(g.start_s, g) for g in groups]
-        items += [(s[0].start_s, s) for s in _stretches(gap.waits, groups)]
+        items += [(s[0].start_s, s) for s in stretches_of(gap.waits, groups)]
         for start_s, item in sorted(items, key=lambda pair: pair[0]):
             self._idle(start_s)
             if isinstance(item, _Group):
@@ -352,49 +337,3 @@ def _wait(piece: _Piece, start_s: float) -> _Step:
 def _ends_with(piece: _Piece, end_s: float) -> bool:
     """Tell whether a wait ended because a background sub-agent did."""
     return piece.wait.kind != "human" and piece.start_s < end_s <= piece.end_s <= end_s + CLOCK_STEP_S
-
-
-_MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
-
-
-def observed_split(session: RecordedSession) -> Split:
-    """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
-    parts = _swept(_marked(session))
-    timing = Counter(call.timing for call in session.calls)
-    model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
-    known = timing["measured"], timing["inferred"], timing["absent"]
-    return Split(
-        units.to_s(sum(parts)), model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd)
-    )
-
-
-def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
-    """Yield (start, end, part) of every event; waits of the main agent without awaited sub-agents."""
-    children = _children(session)
-    for gap in _gaps(session.lanes[0], children):
-        if gap.before is not None:
-            yield gap.before.start_s, gap.before.end_s, _MODEL
-        for stretch in _stretches(gap.waits, _groups(gap, children)):
-            yield from ((p.start_s, p.end_s, _part(p.wait, _TOOL)) for p in stretch)
-    for lane in session.lanes[1:]:
-        yield from ((call.start_s, call.end_s, _SUB_MODEL) for call in lane.calls)
-        waits = (event for event in lane.events if isinstance(event, RecordedWait))
-        yield from ((wait.start_s, wait.end_s, _part(wait, _SUB_TOOL)) for wait in waits)
-
-
-def _part(wait: RecordedWait, tool: int) -> int:
-    return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
-
-
-def _swept(stretches: Iterable[tuple[float, float, int]]) -> list[int]:
-    """Return nanoseconds by part, each instant counted for the first part that is going on."""
-    edges = sorted(
-        (units.to_ns(at_s), change, part)
-        for start_s, end_s, part in stretches
-        for at_s, change in ((start_s, 1), (end_s, -1))
-    )
-    parts, going, before = [0] * 6, [0] * 6, edges[0][0] if edges else 0
-    for at, change, part in edges:
-        parts[next((i for i, count in enumerate(going) if count > 0), _NOTHING)] += at - before
-        going[part], before = going[part] + change, at
-    return parts

@@ -224,6 +224,7 @@ class Agent:
                 with slots.request() as place:
                     yield place
                     self._spend(Part.TOOL, f"{call.name} (waiting for a slot)", start)
+                    self.path.slot_wait_ns += self.env.now - start
                     self.session.bench.note_use(call.name)
                     start = self.env.now
                     yield self.env.timeout(time)

@@ -85,6 +85,8 @@ def _result(
         spans=recorder.finished_spans(),
         cost_usd=_cost(plan, recorder),
         lower_bound=bool(plan.unknown_parts),
+        asked_for=plan.asked_for,
+        overrides=plan.overrides,
         by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )
 
@@ -99,7 +101,7 @@ def _engine_resources(servers: dict[str, Server]) -> list[Resource]:
 
 
 def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> dict[str, int]:
-    found = {}
+    found = dict.fromkeys(plan.warnings, 0)
     if plan.unknown_parts:
         parts = ", ".join(plan.unknown_parts)
         found[f"a lower bound: not published, and counted as zero: {parts}"] = 0

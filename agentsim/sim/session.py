@@ -49,6 +49,7 @@ class Session:
             first_context=self.first_context or 0,
             critical_output=path.output_tokens,
             critical_decode_ns=path.decode_ns,
+            slot_wait_ns=path.slot_wait_ns,
             decode_ns=self.decode_ns,
         )
 

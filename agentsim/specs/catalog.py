@@ -7,6 +7,7 @@ file that refers to it.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TypeVar
 
@@ -77,32 +78,92 @@ def document(kind: str, name: str) -> yaml_file.Document:
 
 
 def deployment_document(name: str) -> tuple[str, yaml_file.Document]:
-    """Return (short name, document) of what `--on NAME` means: a deployment, an endpoint, or a path."""
-    if name.endswith((".yaml", ".yml")) or os.sep in name:
-        return _stem(name), yaml_file.read(name, SpecError)
+    """Return (short name, document) of what `--on NAME` means: a deployment, an endpoint, or a path.
+
+    `FILE.yaml#NAME` is one endpoint of a file that holds several.
+    """
+    path, _, entry = name.partition("#")
+    if path.endswith((".yaml", ".yml")) or os.sep in path:
+        return _entry(yaml_file.read(path, SpecError), _stem(path), entry)
     for kind in ("deployments", "endpoints"):
-        path = os.path.join(folder(kind), f"{name}.yaml")
-        if os.path.isfile(path):
-            return name, yaml_file.read(path, SpecError)
+        if name in names(kind):
+            return name, document(kind, name)
     raise _unknown_deployment(name)
 
 
+def _entry(found: yaml_file.Document, stem: str, entry: str) -> tuple[str, yaml_file.Document]:
+    """Return the one description that a file holds, or the one that is asked for."""
+    several = found.data.get("endpoints") if isinstance(found.data, dict) else None
+    if not isinstance(several, dict):
+        return stem, found
+    if not entry and len(several) == 1:
+        entry = next(iter(several))
+    if entry not in several:
+        known = ", ".join(f"{found.name}#{name}" for name in several)
+        raise SpecError(f"{found.name}: holds several endpoints; ask for one of them: {known}")
+    lines = {p[2:]: line for p, line in found.lines.items() if p[:2] == ("endpoints", entry)}
+    return entry, yaml_file.Document(found.name, several[entry], lines)
+
+
 def _unknown_deployment(name: str) -> SpecError:
-    known = [*names("deployments"), *names("endpoints")]
-    hint = suggestion(name, known) or "."
-    return SpecError(f"unknown deployment '{name}'{hint} 'agentsim list deployments' shows all {len(known)}")
-
-
-def is_endpoint(document: yaml_file.Document) -> bool:
-    """Tell an endpoint file from a deployment file by what it describes."""
-    return isinstance(document.data, dict) and "engines" not in document.data
-
-
-def kind_of(name: str) -> str:
-    """Return the first kind that has a spec of this name."""
     for kind in KINDS:
         if name in names(kind):
-            return kind
+            return SpecError(
+                f"'{name}' is not a deployment ({kind}: agentsim show {name}); "
+                "'agentsim list deployments' and 'agentsim list endpoints' show what --on takes"
+            )
+    known = [*names("deployments"), *names("endpoints")]
+    hint = suggestion(name, known) or "."
+    return SpecError(f"unknown deployment '{name}'{hint} 'agentsim list deployments' shows those there are")
+
+
+_MARKS = {
+    "engines": "deployments",
+    "decode_speed": "endpoints",
+    "memory_bandwidth": "hardware",
+    "shape": "models",
+    "kv_read_efficiency": "engines",
+}
+"""A key that only files of that kind have."""
+
+
+def kind_of_document(found: yaml_file.Document) -> str | None:
+    """Tell what a file describes by the keys it has; None where no spec has any of them."""
+    keys = found.data if isinstance(found.data, dict) else {}
+    return next((kind for mark, kind in _MARKS.items() if mark in keys), None)
+
+
+def set_by_hand(found: yaml_file.Document, overrides: Sequence[str]) -> yaml_file.Document:
+    """Return the document with `a.b=value` applied; a datum that it changes is assumed from then on."""
+    found = yaml_file.with_overrides(found, overrides, SpecError)
+    for override in overrides:
+        data = found.data
+        for key in yaml_file.keys_of(override.partition("=")[0]):
+            if isinstance(data, dict) and "basis" in data:
+                data.update(basis="assumed", why="set on the command line", source="")
+                for claim in ("range", "spread", "fitted_on"):
+                    data.pop(claim, None)
+            data = (
+                data[str(key)]
+                if isinstance(data, dict)
+                else data[int(key)]
+                if isinstance(data, list)
+                else None
+            )
+    return found
+
+
+def find(name: str) -> tuple[str, yaml_file.Document]:
+    """Return (kind, document) of a spec by name, or of a file by path."""
+    if name.partition("#")[0].endswith((".yaml", ".yml")):
+        _, found = deployment_document(name)
+        kind = kind_of_document(found)
+        if kind is None:
+            raise SpecError(f"{name}: not a spec file: it has none of {', '.join(_MARKS)}")
+        return kind, found
+    for kind in KINDS:
+        if name in names(kind):
+            return kind, document(kind, name)
     raise unknown_name("name", name, [n for kind in KINDS for n in names(kind)])
 
 

@@ -37,7 +37,7 @@ class Engine(Strict):
     ] = None
     users: Annotated[Count, Field(description="LPUs: sequences whose KV is planned for")] = 1
     context: Annotated[
-        Tokens | None, Field(description="LPUs: context planned for; default: the model's, up to 128k")
+        Tokens | None, Field(description="LPUs: context planned for; default: the model's")
     ] = None
 
 

@@ -102,6 +102,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._used: dict[str, UsedDatum] = {}
+        self._warnings: dict[str, None] = {}
 
     def take(self, datum: Datum[T]) -> T:
         """Return the value and note its source. Precondition: its basis is not unknown."""
@@ -115,6 +116,14 @@ class Ledger:
         if datum is not None:
             self._note(datum)
         return None if datum is None else datum.value
+
+    def warn(self, text: str) -> None:
+        """Remember what a reader of the results must know of how they were made."""
+        self._warnings[text] = None
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warnings, each once, in order."""
+        return tuple(self._warnings)
 
     def _note(self, datum: Datum[Any]) -> None:
         self._used[datum.name] = UsedDatum(datum.name, datum.basis, datum.source_text)

@@ -15,21 +15,32 @@ if TYPE_CHECKING:
     from agentsim.calibrate import Report
 
 
-def calibration_screen(report: Report[Any]) -> RenderableType:
-    """Return the screen of a fit or of a check."""
+def calibration_screen(report: Report[Any], written: str | None) -> RenderableType:
+    """Return the screen of a fit, which was `written` somewhere, or of a check."""
     fitted = any(hasattr(score, "costs") for score in report.models.values())
     parts: list[RenderableType] = [indented(_errors(report, fitted))]
     if fitted:
         parts.append(indented(_costs(report)))
     notes = [("Not counted", f"{count:,} calls: {why}") for why, count in report.excluded.items()]
     notes += [("Passed over", f"{model}: {why}") for model, why in report.skipped.items()]
+    if written is not None:
+        some = short_names(report)[0]
+        place = f"{written.rstrip('/')}/{some}.yaml" if written.endswith("/") else f"{written}#{some}"
+        notes += [("Written", written), ("Next", f"agentsim run WORKFLOW --on {place}")]
     return screen(*parts, *([indented(labelled(notes))] if notes else []))
+
+
+def short_names(report: Report[Any]) -> list[str]:
+    """Return the names under which fitted models are written."""
+    from agentsim.calibrate.endpoint import short_name
+
+    return [short_name(model) for model in report.models]
 
 
 def _errors(report: Report[Any], fitted: bool) -> Table:
     table = grid("left", "right", "right", "right", "right", "right")
     of = "on sessions left out" if fitted else "on all sessions"
-    table.add_row(Text(f"Error {of}", style="bold"), *_dim("sessions", "calls", "judged", "median", "sum"))
+    table.add_row(Text(f"Error {of}", style="bold"), *_dim("sessions", "calls", "judged", "median", "in sum"))
     for name, score in report.models.items():
         figures = f"{score.sessions:,}", f"{score.calls:,}", f"{score.judged_sessions:,}"
         table.add_row(f"  {name}", *figures, _percent(score.median_session_error), _ratio(score.total_ratio))

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.compare import HOUR_S, Comparison, Verdict
+from agentsim.compare import HOUR_S, LEAST_SPEEDUP, Comparison, Verdict
+from agentsim.result import Part
 from agentsim.summary import Summary
 from agentsim.terminal.layout import grid, indented, labelled, screen
-from agentsim.terminal.run import NAMES, sources_line
+from agentsim.terminal.run import NAMES, overrides_line, sources_line
 from agentsim.units import count_text, duration_text, time_unit
 
 Cell = Callable[[Summary], str]
+_GAP = 3
+_BOLD = ("task", "speed-up", "          p95", "token speed", "          ratio")
 
 
-def compare_screen(comparison: Comparison) -> RenderableType:
-    """Return the whole screen of a comparison."""
+def compare_screen(comparison: Comparison, width: int) -> RenderableType:
+    """Return the whole screen of a comparison; columns that do not fit side by side stand in blocks."""
     columns = comparison.columns
-    name = Text(columns[0].first.workflow, style="bold")
-    return screen(
-        name, indented(_table(columns)), *map(indented, _verdict(comparison)), indented(_notes(columns))
+    rows = list(_rows(columns))
+    blocks = [indented(_table(rows, block)) for block in _blocks(rows, columns, width - 2)]
+    heading = Text.assemble(
+        (columns[0].first.workflow, "bold"),
+        *overrides_line(columns[0].first),
+        "\n",
+        (_runs(columns[0]), "dim"),
+    )
+    return screen(heading, *blocks, *map(indented, _verdict(comparison)), indented(_notes(columns)))
+
+
+def _runs(column: Summary) -> str:
+    first, runs = column.first.seed, column.runs
+    return (
+        f"{runs} runs each, seeds {first}-{first + runs - 1}" if runs > 1 else f"one run each, seed {first}"
     )
 
 
-def _table(columns: Sequence[Summary]) -> Table:
+def _rows(columns: Sequence[Summary]) -> Iterator[tuple[str, list[str]]]:
+    """Yield label and cells of every row, the names of the deployments first."""
     unit, factor = time_unit(max(c.completion_s.p95 for c in columns))
-    table = grid("left", *["right"] * len(columns), padding=3)
-    table.add_row("", *[Text(c.first.deployment, style="bold") for c in columns])
-    for label, cell in _headline(columns[0], unit, factor):
-        table.add_row(Text(label, style="bold"), *[Text(cell(c), style="bold") for c in columns])
-    table.add_row(Text(f"where it went (mean, {unit})", style="dim"))
-    for part in NAMES:
-        if any(c.parts_s[part] for c in columns):
-            table.add_row(f"  {NAMES[part]}", *[f"{c.parts_s[part] / factor:.1f}" for c in columns])
-    for label, cell in _rest(columns, factor):
-        table.add_row(label, *[cell(c) for c in columns])
-    return table
+    yield "", [c.first.deployment for c in columns]
+    for label, cell in (
+        *_headline(columns[0], unit, factor),
+        *_parts(columns, unit, factor),
+        *_rest(columns),
+    ):
+        yield label, [cell(c) for c in columns]
 
 
 def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]:
@@ -51,21 +63,26 @@ def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]
     ]
 
 
-def _rest(columns: Sequence[Summary], factor: float) -> list[tuple[str, Cell]]:
-    rows: list[tuple[str, Cell]] = [("peak context (tokens)", lambda c: count_text(c.peak_context))]
+def _parts(columns: Sequence[Summary], unit: str, factor: float) -> Iterator[tuple[str, Cell]]:
+    yield f"on average ({unit})", lambda c: _low(c) + f"{c.completion_s.avg / factor:.1f}"
+    for part in NAMES:
+        if any(c.parts_s[part] for c in columns):
+            yield f"  {NAMES[part]}", _part_cell(part, factor)
+            if part is Part.TOOL and any(c.slot_wait_s for c in columns):
+                yield "    waiting for a slot", lambda c: f"{c.slot_wait_s / factor:.1f}"
     if any(c.human_s for c in columns):
-        rows.insert(0, ("waiting for you, not counted", lambda c: f"{c.human_s / factor:.1f}"))
+        yield "  waiting for you, not counted", lambda c: f"{c.human_s / factor:.1f}"
+
+
+def _part_cell(part: Part, factor: float) -> Cell:
+    return lambda c: (_low(c) if part is Part.PREFILL else "") + f"{c.parts_s[part] / factor:.1f}"
+
+
+def _rest(columns: Sequence[Summary]) -> Iterator[tuple[str, Cell]]:
+    yield "peak context (tokens)", lambda c: count_text(c.peak_context)
     if any(c.cost_usd is not None for c in columns):
-        rows.append(("cost (USD a task)", _cost))
-    if any(c.first.by_the_hour for c in columns):
-        rows.append(("  * the machine to itself", lambda _: ""))
-    return rows
-
-
-def _cost(column: Summary) -> str:
-    if column.cost_usd is None:
-        return "unknown"
-    return f"{column.cost_usd:.2f}" + (" *" if column.first.by_the_hour else "")
+        alone = ", machine to itself" if any(c.first.by_the_hour for c in columns) else ""
+        yield f"USD a task{alone}", lambda c: "unknown" if c.cost_usd is None else f"{c.cost_usd:.2f}"
 
 
 def _low(column: Summary) -> str:
@@ -74,6 +91,27 @@ def _low(column: Summary) -> str:
 
 def _times(upper: float | None, lower: float | None) -> str:
     return f"{upper / lower:.1f}x" if upper and lower else "-"
+
+
+def _blocks(rows: list[tuple[str, list[str]]], columns: Sequence[Summary], width: int) -> Iterator[range]:
+    """Yield runs of columns that fit the width; no figure is ever cut."""
+    room = width - max(len(label) for label, _ in rows)
+    start, used = 0, 0
+    for index in range(len(columns)):
+        need = _GAP + max(len(cells[index]) for _, cells in rows)
+        if used + need > room and index > start:
+            yield range(start, index)
+            start, used = index, 0
+        used += need
+    yield range(start, len(columns))
+
+
+def _table(rows: list[tuple[str, list[str]]], block: range) -> Table:
+    table = grid("left", *["right"] * len(block), padding=_GAP)
+    for label, cells in rows:
+        style = "bold" if not label or label.startswith(_BOLD) else ""
+        table.add_row(Text(label, style=style), *[Text(cells[i], style=style) for i in block])
+    return table
 
 
 def _verdict(comparison: Comparison) -> list[RenderableType]:
@@ -86,30 +124,38 @@ def _verdict(comparison: Comparison) -> list[RenderableType]:
 def _because(verdict: Verdict, base: Summary) -> str:
     ratio = verdict.token_speed_ratio
     speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
-    text = f"On {verdict.fastest}, {speed}{verdict.speedup:.2g}x the task speed."
-    before = duration_text(base.completion_s.p50)
-    if base.completion_s.p50 < HOUR_S:
-        text += f" It takes {before} on {base.first.deployment}: no hours to save."
-    elif not verdict.holds:
-        text += f" {before} would have to become less than an hour, and at most half of it."
-    return text
+    most = "at most " if verdict.lower_bound else ""
+    text = f"On {verdict.fastest}, {speed}{most}{verdict.speedup:.2g}x the task speed."
+    return text if verdict.holds else f"{text} {_missed(verdict, base)}"
+
+
+def _missed(verdict: Verdict, base: Summary) -> str:
+    """Say which part of the claim fails: hours to begin with, minutes in the end, or a real saving."""
+    before, after = base.completion_s.p50, base.completion_s.p50 / verdict.speedup
+    if before < HOUR_S:
+        return f"It takes {duration_text(before)} on {base.first.deployment}: no hours to save."
+    if after >= HOUR_S:
+        return f"{duration_text(before)} become {duration_text(after)}, still hours."
+    return (
+        f"{duration_text(before)} become {duration_text(after)}: less than an hour, but less than "
+        f"{LEAST_SPEEDUP:.0f}x faster."
+    )
 
 
 def _limits(comparison: Comparison) -> str:
     verdict, base = comparison.verdict, comparison.columns[0]
-    outside = duration_text(verdict.instant_s)
-    text = f"Tools, files and the network alone take {outside}"
+    text = f"With inference in no time at all it would take {duration_text(verdict.instant_s)}"
     if verdict.ceiling_speedup is not None:
-        text += f"; even inference in no time would give {verdict.ceiling_speedup:.3g}x"
-    text += f" ({verdict.non_inference_share:.0%} of the time on {base.first.deployment} is not inference)."
+        text += f": {verdict.ceiling_speedup:.3g}x is the most that speed can give"
+    text += f". {verdict.non_inference_share:.0%} of the time on {base.first.deployment} is tools, files and "
+    text += "the network."
     if verdict.saturation_tok_s is not None:
-        speed = f"{verdict.saturation_tok_s:,.0f}"
-        text += f" Decoding faster than {speed} tok/s would change the answer on {verdict.fastest} by "
-        text += "less than 1 %."
+        text += f" Decoding faster than {verdict.saturation_tok_s:,.0f} tok/s would change the answer on "
+        text += f"{verdict.fastest} by less than 1 %."
     return text
 
 
 def _notes(columns: Sequence[Summary]) -> Table:
-    notes = [(f"{c.first.deployment}", warning) for c in columns for warning in c.warnings]
-    sources = [(c.first.deployment, sources_line(c.first.sources, c.first.deployment)) for c in columns]
+    notes = [(c.first.deployment, warning) for c in columns for warning in c.warnings]
+    sources = [(c.first.deployment, sources_line(c.first)) for c in columns]
     return labelled([*notes, *sources])

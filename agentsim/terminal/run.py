@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.result import Part, Result, Source, Span, Spread
+from agentsim.result import Part, Result, Span, Spread
 from agentsim.specs.sourced import BASES
 from agentsim.summary import Summary
 from agentsim.terminal.layout import STYLES, bar, grid, indented, joined, labelled, screen
@@ -24,12 +26,12 @@ NAMES = {
 }
 
 
-def run_screen(summary: Summary, width: int) -> RenderableType:
-    """Return the whole screen of one or more runs."""
+def run_screen(summary: Summary, width: int, workflow: str, written: Sequence[str] = ()) -> RenderableType:
+    """Return the whole screen of the runs of a workflow file; `written` are the files that tell of them."""
     parts: list[RenderableType] = [_heading(summary), indented(_answer(summary))]
     if summary.runs > 1:
         parts.append(indented(_spread(summary)))
-    parts += [indented(_breakdown(summary, width)), indented(_facts(summary))]
+    parts += [indented(_breakdown(summary, width)), indented(_facts(summary, workflow, written))]
     return screen(*parts)
 
 
@@ -37,9 +39,17 @@ def _heading(summary: Summary) -> RenderableType:
     first = summary.first
     calls = f"{summary.model_calls:.0f} model call{'' if round(summary.model_calls) == 1 else 's'}"
     context = f"context {count_text(first.task.first_context)} → {count_text(summary.peak_context)} tokens"
-    seeds = f"seed {first.seed}" + (f"-{first.seed + summary.runs - 1}" if summary.runs > 1 else "")
+    last = first.seed + summary.runs - 1
+    seeds = f"seeds {first.seed}-{last}" if summary.runs > 1 else f"seed {first.seed}"
     facts = joined([calls, context, f"{count_text(summary.tokens.output)} tokens written", seeds])
-    return Text.assemble((first.workflow, "bold"), "\n", (facts, "dim"))
+    return Text.assemble((first.workflow, "bold"), *overrides_line(first), "\n", (facts, "dim"))
+
+
+def overrides_line(result: Result) -> list[tuple[str, str]]:
+    """Return what was set for this run alone, as a line under the title; nothing where nothing was."""
+    if not result.overrides:
+        return []
+    return [("\n", ""), (f"with {', '.join(result.overrides)}", "yellow")]
 
 
 def _answer(summary: Summary) -> RenderableType:
@@ -60,10 +70,10 @@ def _where(summary: Summary) -> str:
 
 def _spread(summary: Summary) -> Table:
     unit, factor = time_unit(summary.completion_s.max)
-    table = grid(*["right"] * 9)
+    table = grid("left", *["right"] * 9)
     fields = Spread.__slots__
-    table.add_row(*[Text(name, style="dim") for name in fields], Text(unit, style="dim"))
-    table.add_row(*[f"{getattr(summary.completion_s, name) / factor:.1f}" for name in fields])
+    table.add_row(Text(f"in {unit}", style="dim"), *[Text(name, style="dim") for name in fields])
+    table.add_row("", *[f"{getattr(summary.completion_s, name) / factor:.1f}" for name in fields])
     return table
 
 
@@ -80,6 +90,9 @@ def _breakdown(summary: Summary, width: int) -> Table:
         share = seconds / total if total else 0.0
         row = bar(share, room, STYLES[part.key])
         table.add_row(f"  {NAMES[part]}", row, f"{seconds / factor:.1f}", f"{100 * share:.1f}")
+        if part is Part.TOOL and summary.slot_wait_s:
+            waited = f"{summary.slot_wait_s / factor:.1f} of it"
+            table.add_row("    for a slot", Text(waited, style="dim"), "", "")
     table.add_row("", "", "─────", "")
     table.add_row("", "", f"{total / factor:.1f}", "")
     return table
@@ -91,20 +104,30 @@ def _shown(summary: Summary) -> list[tuple[Part, float]]:
     return [(p, s) for p, s in summary.parts_s.items() if p in NAMES and (s or p not in optional)]
 
 
-def _facts(summary: Summary) -> Table:
+def _facts(summary: Summary, workflow: str, written: Sequence[str]) -> Table:
+    of_seed = f" (seed {summary.first.seed})" if summary.runs > 1 else ""
+    cost = summary.cost_usd
     rows = [
-        ("Slowest", _slowest(summary.first)),
+        (f"Slowest{of_seed}", _slowest(summary.first)),
         ("Per turn", _per_turn(summary)),
         ("Inference", _inference(summary)),
         ("Waiting for you", f"{duration_text(summary.human_s)}, not counted" if summary.human_s else ""),
-        (
-            "Cost",
-            f"{summary.cost_usd:.2f} USD a task{_alone(summary)}" if summary.cost_usd is not None else "",
-        ),
+        ("Cost", f"{cost:.2f} USD a task{_alone(summary)}" if cost is not None else ""),
         *(("Note", warning) for warning in summary.warnings),
-        ("Sources", sources_line(summary.first.sources, summary.first.deployment)),
+        ("Sources", sources_line(summary.first)),
+        (f"Written{of_seed}", ", ".join(written)),
+        ("Next", f"agentsim compare {workflow} --on {_asked_for(summary.first)} --on {_other(summary)}"),
     ]
     return labelled([row for row in rows if row[1]])
+
+
+def _asked_for(result: Result) -> str:
+    return result.asked_for or result.deployment
+
+
+def _other(summary: Summary) -> str:
+    """Name a deployment to compare with: the fastest that was measured, or today's tool beside that one."""
+    return "coding-tool" if summary.first.deployment == "lpx-aa" else "lpx-aa"
 
 
 def _alone(summary: Summary) -> str:
@@ -128,9 +151,10 @@ def _place(span: Span) -> str:
 
 def _per_turn(summary: Summary) -> str:
     ttft, itl = summary.ttft_s, summary.itl_s
+    low = "≥ " if summary.is_lower_bound else ""
     return joined(
         [
-            f"TTFT p50 {duration_text(ttft.p50)}, p95 {duration_text(ttft.p95)}" if ttft else "",
+            f"TTFT p50 {low}{duration_text(ttft.p50)}, p95 {low}{duration_text(ttft.p95)}" if ttft else "",
             f"ITL p50 {duration_text(itl.p50)}" if itl else "",
             f"{_cached_share(summary):.0%} of prompt tokens cached",
         ]
@@ -147,8 +171,8 @@ def _inference(summary: Summary) -> str:
     return f"{share:.0%} of the task; the rest of its critical path takes {rest}"
 
 
-def sources_line(sources: tuple[Source, ...], deployment: str) -> str:
+def sources_line(result: Result) -> str:
     """Return the counts by basis, strongest first, and where the list is."""
-    counts = [(basis, sum(s.basis == basis for s in sources)) for basis in BASES]
+    counts = [(basis, sum(s.basis == basis for s in result.sources)) for basis in BASES]
     line = joined([f"{count} {basis}" for basis, count in counts if count])
-    return f"{line} (agentsim show {deployment})"
+    return f"{line} (agentsim show {_asked_for(result)})"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from agentsim.fields import STRICT, Bytes, Count, Seconds, Tokens
+from agentsim.fields import STRICT, Bytes, Count, Scalar, Seconds, Tokens
 from agentsim.seeds import Uniform
 
 Q = TypeVar("Q", bound=float)
@@ -72,26 +72,30 @@ class Distribution(Generic[Q]):
             raise ValueError("an empirical distribution needs at least one value")
 
 
-class _Scalar:
+class _OrPlain:
     """Lets a distribution be written as a plain value, and says so in the JSON schema."""
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = next(m.json_schema for m in plain.__metadata__ if isinstance(m, Scalar))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_as_distribution, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
-        drawn = handler.resolve_ref_schema(handler(schema))
-        scalar = drawn["properties"]["constant"]["anyOf"][0]
-        return {"anyOf": [scalar, drawn], "description": "a value, or a distribution to draw it from"}
+        return {
+            "anyOf": [self.plain, handler(schema)],
+            "description": "a value, or a distribution to draw it from",
+        }
 
 
 def _as_distribution(data: Any) -> Any:
     return data if isinstance(data, dict | Distribution) else {"constant": data}
 
 
-DrawnSeconds = Annotated[Distribution[Seconds], _Scalar()]
-DrawnTokens = Annotated[Distribution[Tokens], _Scalar()]
-DrawnBytes = Annotated[Distribution[Bytes], _Scalar()]
-DrawnCount = Annotated[Distribution[Count], _Scalar()]
+DrawnSeconds = Annotated[Distribution[Seconds], _OrPlain(Seconds)]
+DrawnTokens = Annotated[Distribution[Tokens], _OrPlain(Tokens)]
+DrawnBytes = Annotated[Distribution[Bytes], _OrPlain(Bytes)]
+DrawnCount = Annotated[Distribution[Count], _OrPlain(Count)]
 
 
 def largest(distribution: Distribution[Any]) -> float:

@@ -93,7 +93,8 @@ class User(Strict):
 class Generate(Strict):
     """A model call: the whole context is the prompt.
 
-    `prompt_tokens` and `cached_tokens` are for recorded calls, whose exact figures are known.
+    The rest is for recorded calls, whose exact figures are known. `time` and `ttft` are what they took;
+    they count where the recorded durations themselves are replayed.
     """
 
     tokens: Annotated[DrawnTokens, Field(description="visible output, kept in the context")]
@@ -103,6 +104,8 @@ class Generate(Strict):
     prompt_tokens: Annotated[Tokens | None, Field(description="recorded prompt")] = None
     cached_tokens: Annotated[Tokens | None, Field(description="recorded part of it that was cached")] = None
     model: Annotated[str | None, Field(description="the model that answered when this was recorded")] = None
+    time: Annotated[Seconds | None, Field(description="recorded time of the whole call")] = None
+    ttft: Annotated[Seconds | None, Field(description="recorded time to the first token")] = None
 
     @model_validator(mode="after")
     def _recorded_figures_agree(self) -> Generate:

@@ -11,6 +11,9 @@ from agentsim.backends.gpu.weights import kv_bytes, kv_capacity_bytes
 from agentsim.specs.model import Shape
 
 
+_DENSE_ONLY = "optimistic: the engine's constants are of dense models, and this one is a mixture of experts"
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A drafter that proposes `tokens` one after another before each verification."""
@@ -61,6 +64,8 @@ def compile_gpu(parts: EngineParts) -> GpuCost:
     group = group_of(parts)
     profile, shape = group.profile, ledger.take(model.shape)
     per_token, per_window = _kv_bytes(shape, drafter, group)
+    if shape.experts is not None:
+        ledger.warn(_DENSE_ONLY)
     return GpuCost(
         target=forward_pass(model, parts.engine.precision.weights, group),
         draft=Draft(_draft_pass(drafter, shape, group), drafter.tokens) if drafter else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentsim.backends.base import EngineParts
-from agentsim.errors import InfeasibleError, SpecError, unknown_name
+from agentsim.errors import InfeasibleError, SpecError
 from agentsim.specs import catalog
 from agentsim.specs.deployment import Engine
 from agentsim.specs.engine import EngineProfile
@@ -61,6 +61,10 @@ def _of(table: dict[Precision, Datum[float]], precision: Precision, title: str) 
 
 def group_of(parts: EngineParts) -> Group:
     """Return the group of an engine; the choice of its software is never silent."""
+    if parts.chip.kind != "gpu":
+        raise SpecError(
+            f"{parts.chip.title} is no GPU: backend 'gpu' does not model it (kind: {parts.chip.kind})"
+        )
     return Group(parts.chip, parts.engine, _profile(parts), parts.ledger)
 
 
@@ -68,10 +72,13 @@ def _profile(parts: EngineParts) -> EngineProfile:
     software, hardware = parts.engine.software, parts.engine.hardware
     known = [n for n in catalog.names("engines") if n.endswith(f"-{hardware}")]
     choices = [name.removesuffix(f"-{hardware}") for name in known]
-    if software is None:
-        raise SpecError(f"engine on {parts.chip.title}: say which software runs it: {', '.join(choices)}")
-    if software.endswith(".yaml"):
+    if software is not None and software.endswith((".yaml", ".yml")):
         return catalog.load(EngineProfile, software, parts.near)
-    if software not in choices:
-        raise unknown_name(f"engine profile for {hardware}", software, choices)
-    return catalog.load(EngineProfile, f"{software}-{hardware}")
+    if software in choices:
+        return catalog.load(EngineProfile, f"{software}-{hardware}")
+    offer = f"one of {', '.join(choices)}, or " if choices else ""
+    found = f"no engine profile '{software}' for it" if software else "no software is given"
+    raise SpecError(
+        f"engine on {parts.chip.title}: {found}. software takes {offer}the path of an engine profile "
+        "(agentsim show trtllm-h200 shows what is in one)"
+    )

@@ -1,4 +1,4 @@
-"""Fits what a recorded model's calls cost, judges the fit by sessions left out, writes it as endpoints.
+"""Fits what a recorded model's calls cost, and judges the fit by sessions left out.
 
 The formula is that of `backends.endpoint`: a fixed time, and times per uncached, cached and written token.
 
@@ -10,102 +10,30 @@ sum is set to the recorded one. Forked sessions repeat calls: each counts once, 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
-from functools import partial
-from textwrap import indent
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentsim import yaml_file
 from agentsim.backends.endpoint import compile_endpoint
-from agentsim.errors import InputError, SpecError
-from agentsim.fields import Strict
+from agentsim.calibrate.report import Calibration, Costs, EndpointCheck, ModelFit, ProfileScore, Report
+from agentsim.errors import InputError
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
 from agentsim.specs import catalog
 from agentsim.specs.endpoint import Endpoint
-from agentsim.specs.sourced import Ledger, data_of
+from agentsim.specs.sourced import Datum, Ledger
 
-CACHE_LIFETIME_S = 300.0
-CACHE_SOURCE = "Anthropic prompt caching documentation: default lifetime 5 minutes"
-_CACHE_WHY = '"the default of Anthropic, as the fit took it; not published for this model"'
-COMMAND = "agentsim calibrate"
+CACHE_EXAMPLE = "coding-tool"
+"""The endpoint whose cache lifetime is taken for every model: no log says how long a prefix was kept."""
 CLIP, ROUNDS, CONVERGED = 3.0, 60, 1e-9
 FOLDS, SEEDS, DRAWS = 5, range(5), 20
 MIN_CALLS, MIN_SESSIONS, MIN_SESSION_CALLS = 30, 2, 10
-_PARTS = ("fixed", "per_uncached_token", "per_cached_token", "decode_speed")
-_quoted = partial(json.dumps, ensure_ascii=False)
 Array = NDArray[np.float64]
-S = TypeVar("S", bound="ModelScore")
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Seconds per call and per token; or, as spreads, relative standard deviations (None: cost is 0)."""
-
-    fixed: float | None
-    per_uncached_token: float | None
-    per_cached_token: float | None
-    per_output_token: float | None
-
-
-@dataclass(frozen=True)
-class ModelScore:
-    """How predictions meet one model's recorded calls, summed by session.
-
-    Error: the median of |predicted / recorded - 1| over sessions of ten calls and more; ratio: of their
-    sums; None where there are none. Sigmas of log(recorded / predicted): of a call inside its session,
-    and of the factor that a session shares.
-    """
-
-    sessions: int
-    calls: int
-    judged_sessions: int
-    median_session_error: float | None
-    total_ratio: float | None
-    call_sigma: float
-    session_sigma: float
-
-
-@dataclass(frozen=True)
-class ModelFit(ModelScore):
-    """A fitted model; error and ratio are those of sessions that their fit had not seen."""
-
-    costs: Costs
-    spreads: Costs
-
-
-@dataclass(frozen=True)
-class ProfileScore(ModelScore):
-    """An endpoint held against recorded calls; `lower_bound` where a part of its time is unknown."""
-
-    endpoint: str
-    lower_bound: bool
-    extrapolated_calls: int
-
-
-@dataclass(frozen=True)
-class Report(Generic[S]):
-    """Scores by recorded model name; calls that do not count, by reason; models passed over, and why."""
-
-    models: Mapping[str, S]
-    excluded: Mapping[str, int]
-    skipped: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; a missing figure is None."""
-        return {**vars(self), "models": {name: asdict(score) for name, score in self.models.items()}}
-
-
-Calibration = Report[ModelFit]
-EndpointCheck = Report[ProfileScore]
 
 
 class UsableCall(NamedTuple):
@@ -131,7 +59,7 @@ def check_endpoints(profiles: Mapping[str, Endpoint], sessions: Iterable[Recorde
     scores: dict[str, ProfileScore] = {}
     skipped: dict[str, str] = {}
     for model, calls in by_model.items():
-        name = next((n for n in (model, _file_name(model), short_name(model)) if n in profiles), None)
+        name = next((n for n in (model, file_name(model), short_name(model)) if n in profiles), None)
         if name is None:
             skipped[model] = "no endpoint of this name"
         elif not any(point.speed for point in profiles[name].decode_speed.value or ()):
@@ -218,7 +146,8 @@ class _Table:
 
 
 def _table(calls: Sequence[UsableCall]) -> _Table:
-    counted = [(1.0, *split_prompt(use, CACHE_LIFETIME_S), use.call.output_tokens) for use in calls]
+    lifetime_s = cache_lifetime().value
+    counted = [(1.0, *split_prompt(use, lifetime_s), use.call.output_tokens) for use in calls]
     _, session = np.unique([use.session for use in calls], return_inverse=True)
     group, seconds = np.array([(use.group, use.call.duration_s) for use in calls]).T
     return _Table(np.array(counted), seconds, session, group)
@@ -325,75 +254,18 @@ def _profile_score(name: str, endpoint: Endpoint, calls: Sequence[UsableCall]) -
     return ProfileScore(**scores, endpoint=name, lower_bound=unknown, extrapolated_calls=extra)
 
 
-class _Profiles(Strict):
-    """A file of several endpoints by name."""
-
-    endpoints: dict[str, Endpoint]
-
-
 def short_name(model: str) -> str:
     """Return a model's name without the date that ends it, fit to name a file."""
-    return _file_name(re.sub(r"-20\d{6}$", "", model))
+    return file_name(re.sub(r"-20\d{6}$", "", model))
 
 
-def _file_name(model: str) -> str:
+def file_name(model: str) -> str:
+    """Return a model's name, fit to name a file."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def endpoint_documents(calibration: Calibration, source: str, command: str = COMMAND) -> dict[str, str]:
-    """Return the YAML text of each fitted endpoint by name: the model's, short where that is unique.
-
-    `source` says where the calls are from, `command` what was typed. Without a cost of output: no document.
-    """
-    fits = {m: fit for m, fit in calibration.models.items() if fit.costs.per_output_token}
-    uses = Counter(map(short_name, fits))
-    names = {m: short_name(m) if uses[short_name(m)] == 1 else _file_name(m) for m in fits}
-    head = f"# Made by: {' '.join(command.split())}\n"
-    return {names[m]: head + _endpoint_text(m, fit, source) for m, fit in fits.items()}
-
-
-def profile_document(calibration: Calibration, source: str, command: str = COMMAND) -> str:
-    """Return the YAML text of one file with every fitted endpoint; `InputError` where there is none."""
-    documents = endpoint_documents(calibration, source, command)
-    if not documents:
-        why = "; ".join(f"{model}: {reason}" for model, reason in calibration.skipped.items())
-        raise InputError(f"no endpoint could be fitted: {why or 'output tokens show no cost'}")
-    parts = [(name, *text.split("\n", 1)) for name, text in documents.items()]
-    entries = [f"  {_quoted(name)}:\n{indent(body, '    ')}" for name, _, body in parts]
-    return f"{parts[0][1]}\nendpoints:\n{''.join(entries)}"
-
-
-def _endpoint_text(model: str, fit: ModelFit, source: str) -> str:
-    fixed, uncached, cached, output = (cost or 0.0 for cost in astuple(fit.costs))
-    tokens = [f"{cost * 1e6:.6g} us/tok" for cost in (uncached, cached)]
-    values = (f"{fixed:.6g} s", *tokens, f"{1 / output:.6g} tok/s")
-    known = [f"spread: {s:.3g}, " if s is not None else "" for s in astuple(fit.spreads)]
-    anchors = (f"&fit {_quoted(_fitted_on(fit))}", *["*fit"] * 3)
-    lines = [f"title: {_quoted(f'{model}, fitted on recorded calls')}", "sources:"]
-    lines += [f"  recorded: {_quoted(source)}", f"  caching: {_quoted(CACHE_SOURCE)}"]
-    for key, value, spread, fitted_on in zip(_PARTS, values, known, anchors, strict=True):
-        origin = f"source: recorded, basis: calibrated, {spread}fitted_on: {fitted_on}"
-        lines.append(f"{key}: {{value: {value}, {origin}}}")
-    why = "source: caching, basis: datasheet" if "claude" in model else f"basis: assumed, why: {_CACHE_WHY}"
-    return "\n".join([*lines, f"cache_lifetime: {{value: {CACHE_LIFETIME_S:.0f} s, {why}}}", ""])
-
-
-def _fitted_on(fit: ModelFit) -> str:
-    text, error = f"{fit.calls:,} calls in {fit.sessions} sessions", fit.median_session_error
-    if error is None:
-        return f"{text}; none could be left out to judge by"
-    judged = f"{fit.judged_sessions} sessions left out in turn: median error {error:.1%}"
-    return f"{text}; {judged}, predicted / recorded {fit.total_ratio:.3f}"
-
-
-def read_profiles(path: str) -> dict[str, Endpoint]:
-    """Return the endpoints of a file by name: those under `endpoints`, or the one that it describes."""
-    document = yaml_file.read(path, SpecError)
-    if not isinstance(document.data, dict) or "endpoints" not in document.data:
-        name = os.path.splitext(os.path.basename(path))[0]
-        return {name: catalog.from_document(Endpoint, document, name)}
-    profiles = yaml_file.validate(_Profiles, document, SpecError).endpoints
-    for name, endpoint in profiles.items():
-        for place, datum in data_of(endpoint):
-            datum.named(".".join((name, *place)), endpoint.sources)
-    return profiles
+def cache_lifetime() -> Datum[float]:
+    """Return the datum that fits and their profiles take for how long an unused prefix stays cached."""
+    datum = catalog.load(Endpoint, CACHE_EXAMPLE).cache_lifetime
+    assert datum is not None, "the example endpoint has one"
+    return datum

@@ -1,0 +1,80 @@
+"""Where the observed time of a recorded session went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from agentsim import units
+from agentsim.importers._build import children_of, gaps_of, groups_of, stretches_of
+from agentsim.recorded import RecordedSession, RecordedWait
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where the observed time went; the parts sum to `elapsed_s`.
+
+    What overlaps counts once, as the first that applies of: `model_s` and `tool_s` of the main agent
+    (tools as far as no sub-agent was awaited meanwhile), the sub-agents' two, `human_s`. `residual_s` is
+    what the record does not explain. `measured`, `inferred` and `absent` count the model calls by how
+    their durations are known.
+    """
+
+    elapsed_s: float
+    model_s: float
+    tool_s: float
+    subagent_model_s: float
+    subagent_tool_s: float
+    human_s: float
+    residual_s: float
+    measured: int
+    inferred: int
+    absent: int
+    odd: Mapping[str, int]
+
+
+_MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
+
+
+def observed_split(session: RecordedSession) -> Split:
+    """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
+    parts = _swept(_marked(session))
+    timing = Counter(call.timing for call in session.calls)
+    model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
+    known = timing["measured"], timing["inferred"], timing["absent"]
+    return Split(
+        units.to_s(sum(parts)), model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd)
+    )
+
+
+def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
+    """Yield (start, end, part) of every event; waits of the main agent without awaited sub-agents."""
+    children = children_of(session)
+    for gap in gaps_of(session.lanes[0], children):
+        if gap.before is not None:
+            yield gap.before.start_s, gap.before.end_s, _MODEL
+        for stretch in stretches_of(gap.waits, groups_of(gap, children)):
+            yield from ((p.start_s, p.end_s, _part(p.wait, _TOOL)) for p in stretch)
+    for lane in session.lanes[1:]:
+        yield from ((call.start_s, call.end_s, _SUB_MODEL) for call in lane.calls)
+        waits = (event for event in lane.events if isinstance(event, RecordedWait))
+        yield from ((wait.start_s, wait.end_s, _part(wait, _SUB_TOOL)) for wait in waits)
+
+
+def _part(wait: RecordedWait, tool: int) -> int:
+    return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
+
+
+def _swept(stretches: Iterable[tuple[float, float, int]]) -> list[int]:
+    """Return nanoseconds by part, each instant counted for the first part that is going on."""
+    edges = sorted(
+        (units.to_ns(at_s), change, part)
+        for start_s, end_s, part in stretches
+        for at_s, change in ((start_s, 1), (end_s, -1))
+    )
+    parts, going, before = [0] * 6, [0] * 6, edges[0][0] if edges else 0
+    for at, change, part in edges:
+        parts[next((i for i, count in enumerate(going) if count > 0), _NOTHING)] += at - before
+        going[part], before = going[part] + change, at
+    return parts
