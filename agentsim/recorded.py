@@ -51,7 +51,19 @@ class RecordedWait:
         return self.start_s + self.duration_s
 
 
-RecordedEvent = RecordedCall | RecordedWait
+@dataclass(frozen=True, slots=True)
+class RecordedCompaction:
+    """The context was summarised here; how long that took is in the gap around it, unless a call says so."""
+
+    start_s: float
+    summary_tokens: int
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s
+
+
+RecordedEvent = RecordedCall | RecordedWait | RecordedCompaction
 
 
 @dataclass(frozen=True, slots=True)

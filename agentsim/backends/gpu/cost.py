@@ -11,7 +11,7 @@ from agentsim.backends.gpu.weights import kv_bytes, kv_capacity_bytes
 from agentsim.specs.model import Shape
 
 
-_DENSE_ONLY = "optimistic: the engine's constants are of dense models, and this one is a mixture of experts"
+_DENSE_ONLY = "optimistic: the engine's constants are of dense models, this one is a mixture of experts"
 
 
 @dataclass(frozen=True, slots=True)
