@@ -53,14 +53,16 @@ class RecordedWait:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCompaction:
-    """The context was summarised here; how long that took is in the gap around it, unless a call says so."""
+    """The context was summarised; no call of the record says so. `duration_s` is mostly inferred."""
 
     start_s: float
+    duration_s: float
     summary_tokens: int
+    timing: Timing = "inferred"
 
     @property
     def end_s(self) -> float:
-        return self.start_s
+        return self.start_s + self.duration_s
 
 
 RecordedEvent = RecordedCall | RecordedWait | RecordedCompaction

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
+from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 
 CLOCK_STEP_S = 1.0
 """Some logs count whole seconds: a sub-agent that ends by less than this after the next call was awaited."""
@@ -140,6 +140,7 @@ class _Gap:
     before: RecordedCall | None
     after: RecordedCall | None = None
     waits: list[RecordedWait] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
     children: list[RecordedLane] = field(default_factory=list)
 
     @property
@@ -177,8 +178,10 @@ def gaps_of(lane: RecordedLane, children: Children) -> list[_Gap]:
         if isinstance(event, RecordedCall):
             gaps[-1].after = event
             gaps.append(_Gap(event))
-        else:
+        elif isinstance(event, RecordedWait):
             gaps[-1].waits.append(event)
+        else:
+            gaps[-1].compactions.append(event)
     starts = [call.start_s for call in lane.calls]
     for child in children.get(lane.name, ()):
         gaps[bisect_right(starts, child.start_s)].children.append(child)
@@ -264,18 +267,26 @@ class _LaneSteps:
 
     def _gap(self, gap: _Gap) -> None:
         first, groups = len(self.steps), groups_of(gap, self.children)
-        items: list[tuple[float, _Group | list[_Piece]]] = [(g.start_s, g) for g in groups]
+        items: list[tuple[float, _Group | RecordedCompaction | list[_Piece]]] = []
+        items += [(g.start_s, g) for g in groups] + [(c.start_s, c) for c in gap.compactions]
         items += [(s[0].start_s, s) for s in stretches_of(gap.waits, groups)]
         for start_s, item in sorted(items, key=lambda pair: pair[0]):
             self._idle(start_s)
             if isinstance(item, _Group):
                 self._agents(item)
+            elif isinstance(item, RecordedCompaction):
+                self._compaction(item)
             else:
                 self._waits(item)
         if gap.after is not None:
             self._idle(gap.after.start_s)
         if gap.growth_tokens:
             self._grow(first, gap.growth_tokens)
+
+    def _compaction(self, compaction: RecordedCompaction) -> None:
+        fields = {"summary_tokens": str(compaction.summary_tokens)}
+        self.steps.append(_Step("compact", fields | {"time": _seconds(compaction.duration_s)}))
+        self.now_s = max(self.now_s, compaction.end_s)
 
     def _idle(self, until_s: float) -> None:
         """Let the time pass that nothing in the record fills."""

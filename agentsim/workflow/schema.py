@@ -177,9 +177,10 @@ class Think(Strict):
 
 
 class Compact(Strict):
-    """A compaction at this place, whatever the size of the context."""
+    """A compaction at this place, whatever the size of the context; `time` is what a recorded one took."""
 
     summary_tokens: DrawnTokens
+    time: Seconds | None = None
 
 
 class _OneOf(Strict):
