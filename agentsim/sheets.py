@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agentsim import yaml_file
+from agentsim.errors import SpecError
 from agentsim.specs import catalog
 from agentsim.specs.sourced import Datum, UsedDatum, data_of
 from agentsim.yaml_file import Document
@@ -66,6 +69,16 @@ def used_sheets(used: Iterable[UsedDatum]) -> Iterator[Sheet]:
                 rows = tuple(row for row in whole.rows if f"{name}.{row.name}" in names)
                 if rows:
                     yield Sheet(kind, name, whole.title, {}, rows)
+
+
+def own_sheets(document: Document) -> Iterator[Sheet]:
+    """Yield the sheets of the files that a deployment refers to by path."""
+    for engine in document.data.get("engines", {}).values():
+        for kind, key in (("hardware", "hardware"), ("engines", "software")):
+            path = str(engine.get(key, ""))
+            if path.endswith((".yaml", ".yml")):
+                place = os.path.join(os.path.dirname(document.name), path)
+                yield sheet(kind, path, yaml_file.read(place, SpecError))
 
 
 def _row(path: tuple[str, ...], datum: Datum[Any], data: Any) -> SheetRow:

@@ -128,12 +128,12 @@ def _title(kind: str, name: str) -> str:
 
 def show_sheets(name: str) -> list[Sheet]:
     """Return what is known of a name or a spec file; for a deployment also every datum that it uses."""
-    from agentsim.sheets import sheet, used_sheets
+    from agentsim.sheets import own_sheets, sheet, used_sheets
 
     kind, document = catalog.find(name)
     sheets = [sheet(kind, name, document)]
     if kind == "deployments":
-        sheets += used_sheets(compile_plan(_probe(), name).sources)
+        sheets += [*used_sheets(compile_plan(_probe(), name).sources), *own_sheets(document)]
     return sheets
 
 

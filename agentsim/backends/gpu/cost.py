@@ -10,7 +10,6 @@ from agentsim.backends.gpu.group import Group, group_of
 from agentsim.backends.gpu.weights import kv_bytes, kv_capacity_bytes
 from agentsim.specs.model import Shape
 
-
 _DENSE_ONLY = "optimistic: the engine's constants are of dense models, this one is a mixture of experts"
 
 
