@@ -15,7 +15,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from agentsim.errors import AgentsimError, InputError
-from agentsim.terminal.console import one_line, progress, show_result, stop
+from agentsim.terminal.console import (
+    drop_stdout,
+    one_line,
+    progress,
+    settle_streams,
+    show_result,
+    stop,
+)
 
 app = typer.Typer(
     name="agentsim",
@@ -230,13 +237,19 @@ def main() -> NoReturn:
     """Run the command line and exit: 0 done, 2 an expected error, 130 interrupted, 1 a bug."""
     gc.set_threshold(100_000)  # a run makes few cycles and many objects; collecting often only costs
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is used; looking for them is slow
+    settle_streams()
     try:
         code = app(prog_name="agentsim", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except AgentsimError as error:
         stop(str(error), 2)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (the reader has gone; nothing is left to tell)
+        drop_stdout()
         sys.exit(141)
+    except OSError as error:
+        drop_stdout()
+        stop(f"stdout: {(error.strerror or str(error)).lower()}", 2)
     except (KeyboardInterrupt, Exception) as error:
         if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
             stop("interrupted", 130)

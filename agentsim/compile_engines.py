@@ -53,6 +53,10 @@ class _EngineCompiler:
         self.chips.append((chip, engine.chips))
         if engine.chips < 1:
             raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")
+        if engine.backend == "endpoint":
+            raise SpecError(
+                f"{self.deployment.title}: an engine is a gpu or an lpx; an endpoint has its own file"
+            )
         parts = EngineParts(self.model, chip, engine, self._drafter(), self.ledger, self.near)
         cost: CostModel = plugins.load("backends", engine.backend)(parts)
         return cost

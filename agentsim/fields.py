@@ -5,6 +5,7 @@ Values are SI floats or plain integers after validation; in YAML they carry thei
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -25,18 +26,25 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            allowed = {field.alias or name for name, field in cls.model_fields.items()}
-            for key in data:
-                if key not in allowed:
-                    raise unknown_key(str(key), allowed)
-        return data
+        return _check_keys(set(cls.model_fields), data)
 
 
 def unknown_key(key: str, allowed: set[str]) -> PydanticCustomError:
     """Return the validation error for a key that a mapping does not have."""
     text = f"unknown key '{key}'{suggestion(key, allowed) or '.'} Allowed: {', '.join(sorted(allowed))}"
     return PydanticCustomError("unknown_key", "{text}", {"text": text, "key": key})
+
+
+def known_keys(cls: type, data: Any) -> Any:
+    """Return the data of a plain dataclass in a schema; unknown keys are refused, as in `Strict`."""
+    return _check_keys({field.name for field in dataclasses.fields(cls)}, data)
+
+
+def _check_keys(allowed: set[str], data: Any) -> Any:
+    for key in data if isinstance(data, dict) else ():
+        if key not in allowed:
+            raise unknown_key(str(key), allowed)
+    return data
 
 
 class Scalar:
@@ -84,4 +92,7 @@ Tokens = Annotated[
 ]
 Count = Annotated[int, Scalar(units.parse_count, type="integer", minimum=0)]
 Number = Annotated[float, Scalar(units.parse_number, type="number", minimum=0)]
+Positive = Annotated[float, Scalar(units.parse_positive, type="number", exclusiveMinimum=0)]
+Line = Annotated[str, Scalar(units.parse_line, type="string", maxLength=units.MAX_LINE)]
+"""A name or title, fit to be shown."""
 Probability = Annotated[float, Scalar(units.parse_share, type="number", minimum=0, maximum=1)]

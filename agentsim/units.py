@@ -51,8 +51,14 @@ EXAMPLES = {
     "time per token": "45 us/tok",
 }
 
-_QUANTITY = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+_POSITIVE = {"bandwidth", "compute", "token speed"}
+_NUMBER = r"[+-]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_QUANTITY = re.compile(rf"^\s*({_NUMBER})\s*([^0-9\s].*?)?\s*$")
 _NS_PER_S = 1e9
+MAX_TOKENS = 10**9
+MAX_LINE = 200
+_LARGEST = {"time": 1e9, "size": 1e18}
+"""About thirty years and an exabyte: what is larger is a slip of the pen, and overflows the clock."""
 MICROSECOND_S = _TIME["us"]
 
 
@@ -72,7 +78,12 @@ def parse(text: object, dimension: str) -> float:
     factor = UNITS[dimension].get(unit)
     if factor is None:
         raise ValueError(_unit_problem(text, unit, dimension))
-    return _checked(number * factor, text)
+    value = _checked(number * factor, text)
+    if value > _LARGEST.get(dimension, math.inf):
+        raise ValueError(f"{_shown(text)} is over {si_text(_LARGEST[dimension], dimension)}")
+    if value == 0 and dimension in _POSITIVE:
+        raise ValueError(f"{_shown(text)} is zero; a {dimension} must be over 0")
+    return value
 
 
 def _unit_problem(text: str, unit: str, dimension: str) -> str:
@@ -96,16 +107,32 @@ def _shown(value: object) -> str:
 
 
 def parse_tokens(value: object) -> int:
-    """Return a whole number of tokens from `14_000`, `"14k"` or `"1.5M"`."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    """Return a whole number of tokens from `14_000`, `"14k"` or `"1.5M"`; at most `MAX_TOKENS`."""
+    amount = value if isinstance(value, int | float) and not isinstance(value, bool) else _suffixed(value)
+    if not math.isfinite(amount):
         raise ValueError(f"{_shown(value)} is not a number of tokens; write it like 14_000 or 14k")
-    match = re.match(r"^\s*([+-]?[\d_]*\.?\d+)\s*([kM]?)\s*$", str(value))
-    if match is None:
-        raise ValueError(f"{_shown(value)} is not a number of tokens; write it like 14_000 or 14k")
-    amount = _checked(float(match[1].replace("_", "")) * _DECIMAL[match[2]], value)
+    amount = _checked(amount, value)
     if amount != int(amount):
         raise ValueError(f"{_shown(value)} is not a whole number of tokens")
+    if amount > MAX_TOKENS:
+        raise ValueError(f"{_shown(value)} tokens are over the {MAX_TOKENS:,} that are simulated")
     return int(amount)
+
+
+def _suffixed(value: object) -> float:
+    match = re.match(r"^\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?|\.[0-9]+)\s*([kM]?)\s*$", str(value))
+    if match is None or not isinstance(value, str):
+        raise ValueError(f"{_shown(value)} is not a number of tokens; write it like 14_000 or 14k")
+    return float(match[1].replace("_", "")) * _DECIMAL[match[2]]
+
+
+def parse_line(value: object) -> str:
+    """Return a name or title: one line of printable text, not too long for a screen."""
+    if not isinstance(value, str):
+        raise ValueError(f"{_shown(value)} is not a text; put it in quotes")
+    if not value.isprintable() or len(value) > MAX_LINE:
+        raise ValueError(f"{_shown(value)} is not one line of at most {MAX_LINE} printable characters")
+    return value
 
 
 def parse_count(value: object) -> int:
@@ -113,6 +140,14 @@ def parse_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{_shown(value)} is not a whole number")
     return int(_checked(value, value))
+
+
+def parse_positive(value: object) -> float:
+    """Return a plain number over 0."""
+    number = parse_number(value)
+    if number == 0:
+        raise ValueError(f"{_shown(value)} must be over 0")
+    return number
 
 
 def parse_share(value: object) -> float:

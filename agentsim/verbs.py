@@ -96,6 +96,11 @@ def validate_file(path: str) -> str:
     """Check one file of any kind; return what it is. Every problem is an `AgentsimError`."""
     document = yaml_file.read(path, InputError)
     kind = catalog.kind_of_document(document)
+    several = document.data.get("endpoints") if isinstance(document.data, dict) else None
+    if isinstance(several, dict):
+        for name in several:
+            compile_plan(_probe(), f"{os.path.abspath(path)}#{name}")
+        return f"{len(several)} valid endpoints"
     if kind is None:
         return f"a valid workflow, '{check_document(document).name}'"
     if kind in ("deployments", "endpoints"):
@@ -183,11 +188,13 @@ class Imported:
 
 def import_session(path: str, output: str | None, log_format: str | None = None) -> Imported:
     """Read the one session of a log; write it as a workflow where `output` says so."""
-    from agentsim.exports.base import write_file
-    from agentsim.importers._build import workflow_document
+    from agentsim.exports.base import refuse_foreign, write_file
+    from agentsim.importers._build import MARK, workflow_document
     from agentsim.importers._split import observed_split
     from agentsim.importers.base import open_sessions
 
+    if output is not None:
+        refuse_foreign(output, MARK)
     sessions = open_sessions(path, log_format)
     session = next(sessions, None)
     if session is None:
@@ -204,11 +211,14 @@ def import_session(path: str, output: str | None, log_format: str | None = None)
 def calibrate_sessions(path: str, output: str | None, check: str | None, source: str) -> Report[Any]:
     """Fit endpoints on recorded sessions and write them, or judge an existing profile (`check`)."""
     from agentsim.calibrate import calibrate_endpoints, check_endpoints, read_profiles
+    from agentsim.calibrate.profiles import MARK
+    from agentsim.exports.base import refuse_foreign
     from agentsim.importers.base import open_sessions
 
     if check is not None:
         return check_endpoints(read_profiles(check), open_sessions(path))
     assert output is not None
+    refuse_foreign(output, MARK)
     calibration = calibrate_endpoints(open_sessions(path))
     _write_profiles(calibration, output, source, f"agentsim calibrate endpoint {os.path.basename(path)}")
     return calibration

@@ -77,10 +77,13 @@ def read_text(path: str, error: type[InputError], max_bytes: int = MAX_BYTES) ->
         size = os.stat(path).st_size
         if size > max_bytes:
             raise error(f"{path}: {size / 2**20:.0f} MiB; at most {max_bytes / 2**20:.0f} MiB are read")
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            raw = file.read(max_bytes + 1)
+        if len(raw) > max_bytes:  # a pipe or a device does not say its size
+            raise error(f"{path}: over {max_bytes / 2**20:.0f} MiB; at most that much is read")
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
-        raise error(f"{path}: no such file{_nearest_file(path)}") from None
+        raise error(f"{path or repr(path)}: no such file{_nearest_file(path)}") from None
     except UnicodeDecodeError as bad:
         raise error(f"{path}: not a text file (byte {bad.start} is not UTF-8)") from None
     except OSError as bad:
@@ -242,7 +245,7 @@ def with_overrides(document: Document, overrides: Sequence[str], error: type[Inp
     data = deepcopy(document.data) if overrides else document.data
     for override in overrides:
         place, found, text = override.partition("=")
-        if not found or not place:
+        if not found or not keys_of(place) or not override.isprintable():
             raise error(f"--set {override}: write it as path=value, such as network.round_trip='80 ms'")
         _set(data, keys_of(place), parse(text or "~", f"--set {place}", error).data, override, error)
     return replace(document, data=data)
@@ -250,7 +253,9 @@ def with_overrides(document: Document, overrides: Sequence[str], error: type[Inp
 
 def keys_of(place: str) -> list[str | int]:
     """Return the keys of a path such as `steps[1].repeat.times` or `steps.1.repeat.times`."""
-    return [int(key) if key.isdigit() else key for key in re.split(r"[.\[\]]+", place) if key]
+    return [
+        int(key) if key.isascii() and key.isdecimal() else key for key in re.split(r"[.\[\]]+", place) if key
+    ]
 
 
 def _set(data: Any, keys: list[str | int], value: Any, override: str, error: type[InputError]) -> None:
@@ -305,14 +310,14 @@ def _walk(location: tuple[str | int, ...], data: Any) -> Iterator[str | int]:
 def _reason(problem: dict[str, Any], missing: list[dict[str, Any]]) -> str:
     kind, text = problem["type"], str(problem["msg"])
     if missing:
+        if isinstance(missing[0]["loc"][-1], int):
+            return "a pair is needed here, written [low, high]"
         names = ", ".join(f"'{p['loc'][-1]}'" for p in missing)
         return f"{names} {'is' if len(missing) == 1 else 'are'} missing"
     if kind == "value_error":
         return text.removeprefix("Value error, ")
     if kind == "unknown_key":
         return text
-    if kind == "unexpected_keyword_argument":
-        return f"unknown key '{problem['loc'][-1]}'"
     found = repr(problem["input"])
     found = found if len(found) <= 60 else found[:57] + "..."
     if kind in ("model_type", "dataclass_type", "dict_type", "model_attributes_type"):

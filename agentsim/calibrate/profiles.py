@@ -20,6 +20,7 @@ from agentsim.specs.sourced import data_of
 from agentsim.units import MICROSECOND_S
 
 COMMAND = "agentsim calibrate"
+MARK = "# Made by: "
 _CACHE_WHY = "a default of coding assistants; the fit counts an older prefix as uncached"
 _PARTS = ("fixed", "per_uncached_token", "per_cached_token", "decode_speed")
 _quoted = partial(json.dumps, ensure_ascii=False)
@@ -39,7 +40,7 @@ def endpoint_documents(calibration: Calibration, source: str, command: str = COM
     fits = {m: fit for m, fit in calibration.models.items() if fit.costs.per_output_token}
     uses = Counter(map(short_name, fits))
     names = {m: short_name(m) if uses[short_name(m)] == 1 else file_name(m) for m in fits}
-    head = f"# Made by: {' '.join(command.split())}\n"
+    head = f"{MARK}{' '.join(command.split())}\n"
     return {names[m]: head + _endpoint_text(m, fit, source) for m, fit in fits.items()}
 
 

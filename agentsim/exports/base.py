@@ -43,14 +43,24 @@ def output_folder(folder: str) -> Iterator[Callable[[Mapping[str, Iterable[str]]
     Files appear in the folder only once all are complete. Whatever ends the work early, an error or an
     interrupt, leaves neither partial files nor a folder that was not there before.
     """
-    existed = os.path.isdir(folder)
+    new = _missing_folders(folder)
     staging = _staging(folder)
     try:
         yield lambda files: _write_all(folder, staging, files)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-        if not existed and os.path.isdir(folder) and not os.listdir(folder):
-            os.rmdir(folder)
+        for made in new:
+            if os.path.isdir(made) and not os.listdir(made):
+                os.rmdir(made)
+
+
+def _missing_folders(folder: str) -> list[str]:
+    """Return the folders that do not exist yet, the innermost first."""
+    missing = []
+    while folder and not os.path.exists(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing
 
 
 def _staging(folder: str) -> str:
@@ -62,6 +72,9 @@ def _staging(folder: str) -> str:
 
 
 def _write_all(folder: str, staging: str, files: Mapping[str, Iterable[str]]) -> list[str]:
+    blocked = [name for name in files if os.path.isdir(os.path.join(folder, name))]
+    if blocked:
+        raise OutputError(f"{os.path.join(folder, blocked[0])}: is a folder; nothing was written")
     try:
         for name, pieces in files.items():
             with open(os.path.join(staging, name), "w", encoding="utf-8", newline="") as file:
@@ -75,13 +88,33 @@ def _write_all(folder: str, staging: str, files: Mapping[str, Iterable[str]]) ->
 
 def write_file(path: str, text: str) -> None:
     """Write one file whole or not at all; `OutputError` where it cannot be."""
-    folder = os.path.dirname(path) or "."
+    temporary = None
     try:
-        if os.path.isdir(path):
-            raise IsADirectoryError(21, "is a folder")
+        if os.path.isdir(path) or not path:
+            raise IsADirectoryError(21, "is a folder" if path else "no name is given")
+        folder = os.path.dirname(path) or "."
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+            temporary = file.name
             file.write(text)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
     except OSError as bad:
         raise OutputError(f"{path}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
+
+
+def refuse_foreign(path: str, mark: str) -> None:
+    """Raise `OutputError` where a file stands that was not written by agentsim: nothing of others is lost.
+
+    `mark` is how the first line of the tool's own files of that kind begins; an empty file is no loss.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(len(mark.encode()))
+    except OSError:
+        return
+    if head and head != mark.encode():
+        raise OutputError(f"{path}: exists and was not written by this command; choose another name")

@@ -21,6 +21,7 @@ from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, Re
 CLOCK_STEP_S = 1.0
 """Some logs count whole seconds: a sub-agent that ends by less than this after the next call was awaited."""
 
+MARK = "# A recorded session as a workflow"
 IDLE = "harness"
 _PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
 
@@ -51,7 +52,7 @@ def workflow_document(session: RecordedSession) -> str:
 
 def _header(session: RecordedSession) -> Iterator[str]:
     calls = list(session.calls)
-    yield "# A recorded session as a workflow: recorded tokens, waits to the millisecond."
+    yield f"{MARK}: recorded tokens, waits to the millisecond."
     counts = f"{len(calls)} model calls, {len(session.lanes) - 1} sub-agents"
     yield f"# From a {_printable(session.format)} log, session {_printable(session.name)}: {counts}."
     if untimed := sum(call.timing == "absent" for call in calls):
@@ -173,6 +174,7 @@ class _Group:
 
 
 def gaps_of(lane: RecordedLane, children: Children) -> list[_Gap]:
+    """Return the stretches between the model calls of a lane, with what the record has in each."""
     gaps = [_Gap(None)]
     for event in lane.events:
         if isinstance(event, RecordedCall):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Seconds, Strict, Tokens
+from agentsim.fields import BytesPerSecond, Count, Line, Seconds, Strict, Tokens
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -63,7 +63,7 @@ class Deployment(Strict):
     it keeps the rest between the turns of a session.
     """
 
-    title: str
+    title: Line
     model: str
     sources: dict[str, str] = Field(default_factory=dict)
     pattern: str = "single"

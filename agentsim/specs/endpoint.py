@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from agentsim.fields import Seconds, SecondsPerToken, Strict, Tokens, TokensPerSecond, UsdPerToken
+from agentsim.fields import Line, Seconds, SecondsPerToken, Strict, Tokens, TokensPerSecond, UsdPerToken
 from agentsim.specs.sourced import Datum
 
 
@@ -24,7 +24,14 @@ def _one_speed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else ({"context_tokens": 0, "speed": value},)
 
 
-SpeedTable = Annotated[tuple[SpeedPoint, ...], BeforeValidator(_one_speed)]
+def _rising(points: tuple[SpeedPoint, ...]) -> tuple[SpeedPoint, ...]:
+    contexts = [point.context_tokens for point in points]
+    if not points or contexts != sorted(set(contexts)):
+        raise ValueError("a table of speeds has at least one point, by rising context_tokens")
+    return points
+
+
+SpeedTable = Annotated[tuple[SpeedPoint, ...], BeforeValidator(_one_speed), AfterValidator(_rising)]
 """Points by rising context; a single speed is written alone and holds at every context."""
 
 
@@ -39,7 +46,7 @@ class TokenPrices(Strict):
 class Endpoint(Strict):
     """One service."""
 
-    title: str
+    title: Line
     model: str | None = None
     sources: dict[str, str] = Field(default_factory=dict)
     fixed: Datum[Seconds]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Probability, Seconds, Strict, Tokens
+from agentsim.fields import BytesPerSecond, Count, Line, Probability, Seconds, Strict, Tokens
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -30,7 +30,7 @@ class AllReduce(Strict):
 class EngineProfile(Strict):
     """The constants of one engine on one GPU."""
 
-    title: str
+    title: Line
     software: str
     hardware: str
     sources: dict[str, str] = Field(default_factory=dict)

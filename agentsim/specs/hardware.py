@@ -14,6 +14,7 @@ from agentsim.fields import (
     BytesPerSecond,
     Count,
     FlopsPerSecond,
+    Line,
     Seconds,
     Strict,
     Tokens,
@@ -42,7 +43,7 @@ class Chip(Strict):
     """One accelerator."""
 
     kind: Literal["gpu", "wafer", "lpu"]
-    title: str
+    title: Line
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
     memory: Datum[Bytes]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import Count, Number, Probability, Strict, Tokens
+from agentsim.fields import Count, Line, Number, Probability, Strict, Tokens
 from agentsim.specs.sourced import Datum
 
 
@@ -122,7 +122,7 @@ class Drafting(Strict):
 class Model(Strict):
     """One model; a drafter has a `drafting` section."""
 
-    title: str
+    title: Line
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
     shape: Datum[Shape]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
-from agentsim.fields import STRICT
+from agentsim.fields import STRICT, known_keys
 
 T = TypeVar("T")
 
@@ -46,6 +46,11 @@ class Datum(Generic[T]):
     range: tuple[T, T] | None = None
     spread: float | None = None
     fitted_on: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        return known_keys(cls, data)
 
     def __post_init__(self) -> None:
         if (self.value is None) != (self.basis == "unknown"):

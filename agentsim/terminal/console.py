@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,20 +13,33 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+LEAST_WIDTH = 40
+
 
 def show_result(as_json: bool, data: Callable[[], Any], screen: Callable[[int], RenderableType]) -> None:
     """Print a result, as JSON or as the screen for the terminal's width, in one piece."""
-    if as_json:
-        import json
+    text = _json_text(data()) if as_json else _screen_text(screen)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # the reader has gone; nothing is left to tell
+        drop_stdout()
+        sys.exit(141)
 
-        print(json.dumps(data(), indent=2, allow_nan=False), flush=True)
-        return
+
+def _json_text(data: Any) -> str:
+    import json
+
+    return json.dumps(data, indent=2, allow_nan=False)
+
+
+def _screen_text(screen: Callable[[int], RenderableType]) -> str:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = max(console.width, LEAST_WIDTH)
     with console.capture() as captured:
         console.print(screen(console.width))
-    print("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")), flush=True)
+    return "\n".join(line.rstrip() for line in captured.get().rstrip().split("\n"))
 
 
 @contextmanager
@@ -47,5 +63,25 @@ def one_line(text: str) -> str:
 
 def stop(text: str, code: int) -> NoReturn:
     """Say in one line on stderr why, and exit."""
-    print(one_line(text), file=sys.stderr)
+    if sys.stderr is not None:
+        print(one_line(text), file=sys.stderr)
     sys.exit(code)
+
+
+def settle_streams() -> None:
+    """Make both streams take any character, and let a request to stop end the work in order."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _stop_on_signal)
+
+
+def _stop_on_signal(number: int, _frame: object) -> NoReturn:
+    stop(f"stopped by {signal.Signals(number).name}", 128 + number)
+
+
+def drop_stdout() -> None:
+    """Forget a stdout that can no longer be written to, so that the interpreter's exit does not try."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115

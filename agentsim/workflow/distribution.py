@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from agentsim.fields import STRICT, Bytes, Count, Scalar, Seconds, Tokens
+from agentsim.fields import STRICT, Bytes, Count, Scalar, Seconds, Tokens, known_keys
 from agentsim.seeds import Uniform
 
 Q = TypeVar("Q", bound=float)
@@ -36,6 +36,11 @@ class Lognormal(Generic[Q]):
     median: Q
     p90: Q
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        return known_keys(cls, data)
+
     def __post_init__(self) -> None:
         if not 0 < self.median <= self.p90:
             raise ValueError("a lognormal needs 0 < median <= p90")
@@ -49,6 +54,11 @@ class Exponential(Generic[Q]):
 
     mean: Q
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        return known_keys(cls, data)
+
 
 @dataclass(frozen=True)
 class Distribution(Generic[Q]):
@@ -61,6 +71,11 @@ class Distribution(Generic[Q]):
     lognormal: Lognormal[Q] | None = None
     exponential: Exponential[Q] | None = None
     empirical: tuple[Q, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        return known_keys(cls, data)
 
     def __post_init__(self) -> None:
         given = [v for v in vars(self).values() if v is not None]
@@ -100,7 +115,8 @@ DrawnCount = Annotated[Distribution[Count], _OrPlain(Count)]
 
 def largest(distribution: Distribution[Any]) -> float:
     """Return a value that draws do not exceed, or hardly ever (four sigma) where there is no bound."""
-    return sampler(distribution)(lambda: _NORMAL.cdf(4.0))
+    draw, rare = sampler(distribution), _NORMAL.cdf(-4.0)
+    return max(draw(lambda: rare), draw(lambda: 1.0 - rare))
 
 
 def sampler(distribution: Distribution[Any]) -> Draw:

@@ -43,6 +43,12 @@ class _Checks:
             self._fail((*path, "compaction"), "compaction needs limit_tokens: the window it is a share of")
         if context.limit_tokens is not None and context.system_tokens >= context.limit_tokens:
             self._fail((*path, "system_tokens"), "system_tokens leave no room below limit_tokens")
+        if context.compaction and context.limit_tokens is not None:
+            kept = context.system_tokens + context.compaction.summary_tokens
+            if kept >= context.limit_tokens:
+                self._fail(
+                    (*path, "compaction"), "system_tokens and summary_tokens leave no room below limit_tokens"
+                )
         if not self.workflow.steps:
             self._fail(("steps",), "a task needs at least one step")
         self._steps(self.workflow.steps, ("steps",), 1.0, set())
@@ -70,8 +76,8 @@ class _Checks:
             return self._agents(step, path, times, background)
         if kind == "call":
             self._tool(step, path)
-        if kind in ("read_file", "write_file") and self.workflow.storage is None:
-            self._fail(path, f"{kind} needs a storage section (latency, bandwidth) in the workflow")
+        if kind in ("read_file", "write_file"):
+            return times * self._files(kind, step, path)
         if kind == "join":
             self._join(step, path, background)
         return times
@@ -89,6 +95,11 @@ class _Checks:
             if agent.background:
                 background.add(agent.name)
         return calls
+
+    def _files(self, kind: str, step: Any, path: Path) -> float:
+        if self.workflow.storage is None:
+            self._fail(path, f"{kind} needs a storage section (latency, bandwidth) in the workflow")
+        return max(largest(step.count), 1.0)
 
     def _tool(self, call: schema.Call, path: Path) -> None:
         if call.tool in self.workflow.tools or call.time is not None:

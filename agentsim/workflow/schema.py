@@ -8,8 +8,19 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import CoreSchema
 
-from agentsim.fields import BytesPerSecond, Count, Number, Probability, Seconds, Strict, Tokens
+from agentsim.fields import (
+    BytesPerSecond,
+    Count,
+    Line,
+    Number,
+    Positive,
+    Probability,
+    Seconds,
+    Strict,
+    Tokens,
+)
 from agentsim.workflow.distribution import (
     Distribution,
     DrawnBytes,
@@ -17,6 +28,10 @@ from agentsim.workflow.distribution import (
     DrawnSeconds,
     DrawnTokens,
 )
+
+MAX_RETRIES = 100
+MAX_AGENTS = 10_000
+LONGEST_PAUSE_S = 1e6
 
 _NO_TOKENS: Distribution[int] = Distribution(constant=0)
 _ONE: Distribution[int] = Distribution(constant=1)
@@ -48,7 +63,7 @@ class Storage(Strict):
 
     latency: Annotated[DrawnSeconds, Field(description="paid once per file")]
     bandwidth: BytesPerSecond
-    bytes_per_token: Annotated[Number, Field(description="how much text makes a token")] = 4.0
+    bytes_per_token: Annotated[Positive, Field(description="how much text makes a token")] = 4.0
 
 
 class Backoff(Strict):
@@ -62,8 +77,17 @@ class Failure(Strict):
     """How a tool fails: an attempt takes its full time, then is tried again after a pause."""
 
     probability: Probability
-    retries: Count = 0
+    retries: Annotated[Count, Field(description=f"at most {MAX_RETRIES}")] = 0
     backoff: Backoff = Field(default_factory=Backoff)
+
+    @model_validator(mode="after")
+    def _ends(self) -> Failure:
+        if self.retries > MAX_RETRIES:
+            raise ValueError(f"{self.retries:,} retries; at most {MAX_RETRIES} are simulated")
+        longest_s = self.backoff.initial * max(self.backoff.factor, 1.0) ** self.retries
+        if longest_s > LONGEST_PAUSE_S:
+            raise ValueError(f"the last pause grows to {longest_s:.3g} s; use a smaller factor")
+        return self
 
 
 class Tool(Strict):
@@ -103,7 +127,7 @@ class Generate(Strict):
     )
     prompt_tokens: Annotated[Tokens | None, Field(description="recorded prompt")] = None
     cached_tokens: Annotated[Tokens | None, Field(description="recorded part of it that was cached")] = None
-    model: Annotated[str | None, Field(description="the model that answered when this was recorded")] = None
+    model: Annotated[Line | None, Field(description="the model that answered when this was recorded")] = None
     time: Annotated[Seconds | None, Field(description="recorded time of the whole call")] = None
     ttft: Annotated[Seconds | None, Field(description="recorded time to the first token")] = None
 
@@ -117,7 +141,7 @@ class Generate(Strict):
 class Call(Strict):
     """A tool call; `time` and `result_tokens` here replace those of the tool."""
 
-    tool: str
+    tool: Line
     time: DrawnSeconds | None = None
     result_tokens: DrawnTokens | None = None
 
@@ -125,6 +149,10 @@ class Call(Strict):
     @classmethod
     def _name_alone(cls, data: Any) -> Any:
         return {"tool": data} if isinstance(data, str) else data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "description": "a tool's name"}, handler(schema)]}
 
 
 class ReadFile(Strict):
@@ -155,14 +183,20 @@ class Agent(Strict):
     `background` ones are not waited for until `join` names them, or the work around them ends.
     """
 
-    name: str
+    name: Line
     context: Literal["fresh", "inherit"] = "fresh"
     system_tokens: Annotated[Tokens | None, Field(description="of a fresh context")] = None
     task_tokens: Annotated[DrawnTokens, Field(description="the assignment it is given")] = _NO_TOKENS
-    count: Annotated[Count, Field(description="how many of this kind start together")] = 1
+    count: Annotated[Count, Field(description=f"how many start together; at most {MAX_AGENTS}")] = 1
     background: bool = False
     report_tokens: DrawnTokens = _NO_TOKENS
     steps: tuple[Step, ...]
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Agent:
+        if self.count > MAX_AGENTS:
+            raise ValueError(f"{self.count:,} sub-agents; at most {MAX_AGENTS:,} start together")
+        return self
 
 
 class Think(Strict):
@@ -174,6 +208,11 @@ class Think(Strict):
     @classmethod
     def _time_alone(cls, data: Any) -> Any:
         return data if isinstance(data, dict) and "time" in data else {"time": data}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        long_form = handler(schema)
+        return {"anyOf": [long_form, handler.resolve_ref_schema(long_form)["properties"]["time"]]}
 
 
 class Compact(Strict):
@@ -188,9 +227,12 @@ class _OneOf(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = [key for key in self.model_fields_set if getattr(self, key) is not None]
-        if len(given) != 1:
-            found = ", ".join(given) or "none"
+        keys = sorted(self.model_fields_set)
+        empty = [key for key in keys if getattr(self, key) is None]
+        if empty:
+            raise ValueError(f"there is nothing behind '{empty[0]}:'")
+        if len(keys) != 1:
+            found = ", ".join(keys) or "none"
             raise ValueError(
                 f"a step has exactly one kind; found {found}. Put each in a step of its own ('- ')"
             )
@@ -226,7 +268,7 @@ class Step(ToolStep):
     ] = None
     repeat: Repeat | None = None
     agents: Annotated[tuple[Agent, ...] | None, Field(description="sub-agents side by side")] = None
-    join: Annotated[tuple[str, ...] | None, Field(description="background sub-agents to wait for")] = None
+    join: Annotated[tuple[Line, ...] | None, Field(description="background sub-agents to wait for")] = None
     think: Think | None = None
     compact: Compact | None = None
 
@@ -234,13 +276,13 @@ class Step(ToolStep):
 class Workflow(Strict):
     """A whole task."""
 
-    name: str
+    name: Line
     description: str = ""
-    source: Annotated[str | None, Field(description="where a recorded session comes from")] = None
+    source: Annotated[Line | None, Field(description="where a recorded session comes from")] = None
     context: Context = Field(default_factory=Context)
     network: Network | None = None
     storage: Storage | None = None
-    tools: dict[str, Tool] = Field(default_factory=dict)
+    tools: dict[Line, Tool] = Field(default_factory=dict)
     steps: tuple[Step, ...]
 
 
