@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from agentsim import plugins
-from agentsim.backends.base import CostModel, Drafter, EngineParts
+from agentsim.backends.base import Batch, CostModel, Drafter, EngineParts, IterationCost
 from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan
@@ -34,9 +35,13 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
         stages=pattern.stages,
         limit_tokens=task.limit_below(limit, compiler.model.title),
         usd_per_s=compiler.usd_per_s(),
+        pace_sigma=compiler.pace_sigma,
         sources=compiler.ledger.used(),
         warnings=compiler.ledger.warnings(),
     )
+
+
+Backend = Callable[[EngineParts], IterationCost]
 
 
 class _EngineCompiler:
@@ -47,6 +52,7 @@ class _EngineCompiler:
         self.ledger = Ledger()
         self.model = catalog.load(Model, deployment.model, near)
         self.chips: list[tuple[Chip, int]] = []
+        self.pace_sigma = 0.0
 
     def cost(self, engine: Engine) -> CostModel:
         chip = catalog.load(Chip, engine.hardware, self.near)
@@ -57,27 +63,38 @@ class _EngineCompiler:
             raise SpecError(
                 f"{self.deployment.title}: an engine is a gpu or an lpx; an endpoint has its own file"
             )
-        parts = EngineParts(self.model, chip, engine, self._drafter(), self.ledger, self.near)
-        cost: CostModel = plugins.load("backends", engine.backend)(parts)
-        return cost
+        return self._fastest(engine, chip, plugins.load("backends", engine.backend))
 
-    def _drafter(self) -> Drafter | None:
+    def _fastest(
+        self, engine: Engine, chip: Chip, backend: Callable[[EngineParts], IterationCost]
+    ) -> CostModel:
+        """Compile with the draft length that is asked for, or the one that decodes fastest alone."""
+        costs = []
+        for drafter in self._drafters():
+            parts = EngineParts(self.model, chip, engine, drafter, self.ledger, self.near)
+            costs.append(backend(parts))
+        return min(costs, key=_token_s)
+
+    def _drafters(self) -> list[Drafter | None]:
         choice = self.deployment.speculation
         if choice is None:
-            return None
+            return [None]
         drafter = catalog.load(Model, choice.drafter, self.near)
         self._check_drafter(drafter, choice.drafter)
         assert drafter.drafting is not None
         rates = drafter.drafting.acceptance
         if choice.text not in rates:
             raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
+        self.pace_sigma = self.ledger.take_or_none(drafter.drafting.spread) or 0.0
         depth = len(self.ledger.take(rates[choice.text]))
+        if choice.draft_tokens is None:
+            return [Drafter(drafter, tokens, choice.text) for tokens in range(1, depth + 1)]
         if not 1 <= choice.draft_tokens <= depth:
             raise InfeasibleError(
                 f"draft_tokens is {choice.draft_tokens}; acceptance of {choice.drafter} on {choice.text} "
                 f"is known for 1 to {depth} drafts"
             )
-        return Drafter(drafter, choice.draft_tokens, choice.text)
+        return [Drafter(drafter, choice.draft_tokens, choice.text)]
 
     def _check_drafter(self, drafter: Model, name: str) -> None:
         if drafter.drafting is None:
@@ -96,3 +113,13 @@ class _EngineCompiler:
                 return None
             total += price * count
         return total
+
+
+_TYPICAL_CONTEXT = 10_000
+"""Where draft lengths are compared; the best one hardly depends on it."""
+
+
+def _token_s(cost: IterationCost) -> float:
+    """Seconds per token of one sequence that decodes alone."""
+    window = min(_TYPICAL_CONTEXT, cost.window_tokens) if cost.window_tokens else 0
+    return cost.iteration_s(Batch(1, _TYPICAL_CONTEXT, window)) / cost.tokens_per_step

@@ -26,6 +26,8 @@ class Plan:
 
     `limit_tokens` is the smaller of the task's window and the model's. Prices are None where they are
     not known; `overrides` were set for this run alone;
+    `pace_sigma` is the spread, as
+    the sigma of its logarithm, of the tokens that speculation yields a step, from call to call.
     `unknown_parts` names the parts of a call's time
     that nobody has published: they count as zero, and times are lower bounds.
     """
@@ -44,3 +46,4 @@ class Plan:
     overrides: tuple[str, ...] = ()
     asked_for: str = ""
     warnings: tuple[str, ...] = ()
+    pace_sigma: float = 0.0

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
+from statistics import NormalDist
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _TO_UNIT = 2.0**-53
+_NORMAL = NormalDist()
 
 Uniform = Callable[[], float]
 """A source of numbers in the open interval (0, 1)."""
@@ -42,6 +44,11 @@ class Stream:
         z = ((z ^ (z >> 30)) * _MIX_1) & _MASK
         z = ((z ^ (z >> 27)) * _MIX_2) & _MASK
         return (((z ^ (z >> 31)) >> 11) + 0.5) * _TO_UNIT
+
+
+def normal(uniform: Uniform) -> float:
+    """Return one standard normal number, the inverse CDF at the stream's next uniform one."""
+    return _NORMAL.inv_cdf(uniform())
 
 
 def stream(seed: int, *names: str | int) -> Stream:

@@ -7,7 +7,7 @@ Written from the rules alone, in seconds as floats, without an event loop:
 * a call is admitted in order of arrival while a sequence slot and room for its final KV are free, and
   it never joins an iteration that has begun;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
-  then yields `tokens_per_step` more.
+  then yields `tokens_per_step` times its pace more, at least one and at most what is verified.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Call:
     prompt: int
     cached: int
     output: int
+    pace: float = 1.0
     started_s: float = -1.0
     first_token_s: float = -1.0
     finished_s: float = -1.0
@@ -139,8 +140,9 @@ class SlowEngine:
         window = self.cost.window_tokens
         for call in list(self.decoding):
             before = call.context
-            call.context += self.cost.tokens_per_step
-            call.written += self.cost.tokens_per_step
+            gain = min(max(self.cost.tokens_per_step * call.pace, 1), self.cost.verified_tokens)
+            call.context += gain
+            call.written += gain
             self.changes += window is not None and before < window <= call.context
             if call.written >= (call.output - 1) - 1e-6:
                 self.decoding.remove(call)

@@ -357,7 +357,7 @@ COMMANDS = [
         "a log of another format",
         "import l.yaml",
         "l.yaml:1: not a log of a known format",
-        "sessions, weka",
+        "sessions",
         l='{"type": "user"}\n',
     ),
     bad_command("a log of 200 MB of nothing", "import l.yaml", "l.yaml:1: not a log", l=sparse),

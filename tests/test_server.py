@@ -15,7 +15,7 @@ from agentsim.backends.base import Batch, IterationCost
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Prefix
+from agentsim.sim.request import Prefix, Work
 from agentsim.sim.server import EngineServer
 
 TASK = workflow({"user": {"tokens": 1}})
@@ -80,6 +80,7 @@ CALLS = st.lists(
         st.integers(1, 400),  # prompt
         st.floats(0.0, 1.0),  # share cached
         st.one_of(st.integers(0, 5), st.integers(0, 120)),  # output
+        st.sampled_from([1.0, 0.6, 1.3]),  # pace
     ),
     min_size=1,
     max_size=9,
@@ -87,11 +88,11 @@ CALLS = st.lists(
 
 
 def traffic_of(drawn, gap):
-    """Return (arrival ns, prompt, cached, output) rows; `gap` scales the time between arrivals."""
+    """Return (arrival ns, prompt, cached, output, pace) rows; `gap` scales the time between arrivals."""
     rows, now = [], 0
-    for between, prompt, share, output in drawn:
+    for between, prompt, share, output, pace in drawn:
         now += int(between * gap)
-        rows.append((now, prompt, int(share * prompt), output))
+        rows.append((now, prompt, int(share * prompt), output, pace))
     return rows
 
 
@@ -100,9 +101,9 @@ def served(cost, traffic):
     env = Clock()
     server, requests = EngineServer(env, cost), []
 
-    def caller(arrival, prompt, cached, output):
+    def caller(arrival, prompt, cached, output, *pace):
         yield env.timeout(arrival)
-        request = server.submit(prompt, Prefix(cached, 0), output)
+        request = server.submit(Work(prompt, Prefix(cached, 0), output, *pace))
         requests.append(request)
         yield request.done
 
@@ -154,7 +155,7 @@ def test_one_call_takes_its_chunks_and_then_a_step_a_token():
 
 
 def test_a_step_that_yields_several_tokens_needs_fewer_steps():
-    _, (request,) = served(Simple(base_s=1e-3, tokens_per_step=2.5), [(0, 10, 0, 11)])
+    _, (request,) = served(Simple(base_s=1e-3, tokens_per_step=2.5, verified_tokens=4), [(0, 10, 0, 11)])
     assert request.decode_ns == 4_000_000
 
 

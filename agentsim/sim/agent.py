@@ -7,15 +7,16 @@ path's parts sum to the elapsed time, so nothing an agent does can go unaccounte
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from math import exp
 from typing import Any
 
 from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
 from agentsim.result import Part, Turn
-from agentsim.seeds import Stream, stream
+from agentsim.seeds import Stream, normal, stream
 from agentsim.sim.path import CriticalPath
-from agentsim.sim.request import Answer, Prefix
+from agentsim.sim.request import Answer, Prefix, Work
 from agentsim.sim.session import Session
 from agentsim.sim.tools import Attempts, draw_call, draw_files
 from agentsim.units import to_ns
@@ -155,7 +156,7 @@ class Agent:
         round_trip = to_ns(session.plan.task.round_trip_s(self._stream("network")))
         if round_trip:
             yield self.env.timeout(round_trip)
-        request = session.server.submit(self.context, Prefix(self.cached, self.last_call_ns), total)
+        request = session.server.submit(self._work(total))
         yield request.done
         self._account_call(request, start, round_trip, turn, compaction)
         self.path.output_tokens += total
@@ -183,6 +184,11 @@ class Agent:
                     compaction=compaction,
                 )
             )
+
+    def _work(self, output: int) -> Work:
+        prefix, spread = Prefix(self.cached, self.last_call_ns), self.session.plan.pace_sigma
+        pace = exp(spread * normal(self._stream("acceptance"))) if spread else 1.0
+        return Work(self.context, prefix, output, pace)
 
     def _check_limits(self, output: int) -> None:
         session, plan = self.session, self.session.plan

@@ -23,6 +23,21 @@ class Prefix(NamedTuple):
     used_ns: int
 
 
+class Work(NamedTuple):
+    """What a model call asks of a server.
+
+    `pace` is how many tokens a speculative step yields for it, against the average request. The recorded
+    times are those of a call that is replayed; None where they are not known.
+    """
+
+    prompt: int
+    prefix: Prefix
+    output: int
+    pace: float = 1.0
+    recorded_ns: int | None = None
+    recorded_ttft_ns: int | None = None
+
+
 class Answer(Protocol):
     """A model call that was submitted: when it is done, and what its time went into."""
 
@@ -70,6 +85,7 @@ class Request:
         "done",
         "finished_ns",
         "first_token_ns",
+        "gain",
         "joined",
         "kv",
         "output",
@@ -90,6 +106,7 @@ class Request:
         self.joined = 0
         self.below_window = False
         self.kv = 0.0
+        self.gain = 1.0
 
     @property
     def queue_ns(self) -> int:
@@ -119,7 +136,7 @@ class Request:
 class Server(Protocol):
     """Takes calls; each ends by its `done` event."""
 
-    def submit(self, prompt: int, prefix: Prefix, output: int) -> Answer:
+    def submit(self, work: Work) -> Answer:
         """Start a call now. Preconditions: prompt >= 1, output >= 0.
 
         At least one token of the prompt is computed, whatever is cached.

@@ -20,7 +20,7 @@ from typing import Any
 from agentsim.backends.base import Batch, IterationCost
 from agentsim.errors import InfeasibleError, InvariantViolation
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Prefix, Request
+from agentsim.sim.request import Request, Work
 from agentsim.units import bytes_text, count_text, to_ns, to_s
 
 _HALF_TICK_S = to_s(0.5)
@@ -35,7 +35,6 @@ class EngineServer:
         self.cost = cost
         self._request_ns = to_ns(cost.request_s)
         self._window = cost.window_tokens or inf
-        self._gain = cost.tokens_per_step
         self._waiting: deque[Request] = deque()
         self._prefilling: deque[Request] = deque()
         self._finishes: list[_Ordered] = []
@@ -43,7 +42,7 @@ class EngineServer:
         self._order = 0
         self._sequences = 0
         self._context = self._window_sum = 0.0
-        self._below_window = 0
+        self._gains = self._window_gains = 0.0
         self._kv_bytes = 0.0
         self._iteration = 0
         self._phase = 0
@@ -54,8 +53,11 @@ class EngineServer:
         self.peak_kv_bytes = 0.0
         self.peak_sequences = 0
 
-    def submit(self, prompt: int, prefix: Prefix, output: int) -> Request:
+    def submit(self, work: Work) -> Request:
+        """Start a call; see `Server`."""
+        prompt, prefix, output = work.prompt, work.prefix, work.output
         request = Request(self._env, prompt, min(prefix.tokens, prompt - 1), output)
+        request.gain = self._gain(work.pace)
         request.overhead_ns = self._request_ns
         self._size(request)
         if self._request_ns:
@@ -64,13 +66,18 @@ class EngineServer:
             self._ready(request)
         return request
 
-    def submit_decode(self, prompt: int, output: int) -> Request:
+    def submit_decode(self, work: Work) -> Request:
         """Start a call whose prompt is in this engine's KV cache and whose first token is written."""
-        request = Request(self._env, prompt, prompt, output)
-        request.remaining, request.context = 0, float(prompt)
+        request = Request(self._env, work.prompt, work.prompt, work.output)
+        request.remaining, request.context = 0, float(work.prompt)
+        request.gain = self._gain(work.pace)
         self._size(request)
         self._ready(request)
         return request
+
+    def _gain(self, pace: float) -> float:
+        """Tokens that a step yields: at least the one that is always right, at most all that are checked."""
+        return min(max(self.cost.tokens_per_step * pace, 1.0), float(self.cost.verified_tokens))
 
     def _size(self, request: Request) -> None:
         """Note the KV that a call needs at its end; refuse one that could never fit."""
@@ -166,9 +173,8 @@ class EngineServer:
 
     def _batch(self, done: int) -> Batch:
         """Return the batch of this phase's iteration number `done` (from 0)."""
-        gain = self._gain * done
-        context = self._context + gain * self._sequences
-        window = self._window_sum + gain * self._below_window
+        context = self._context + self._gains * done
+        window = self._window_sum + self._window_gains * done
         if not self._chunks:
             return Batch(self._sequences, context, window)
         tokens, pairs, window_pairs = 0, 0.0, 0.0
@@ -226,9 +232,8 @@ class EngineServer:
     def _advance(self, iterations: int) -> None:
         """Apply the phase that has just ended to the batch."""
         self._iteration += iterations
-        gain = self._gain * iterations
-        self._context += gain * self._sequences
-        self._window_sum += gain * self._below_window
+        self._context += self._gains * iterations
+        self._window_sum += self._window_gains * iterations
         while self._crossings and self._crossings[0][0] <= self._iteration:
             self._cross(heappop(self._crossings)[2])
         while self._finishes and self._finishes[0][0] <= self._iteration:
@@ -255,11 +260,12 @@ class EngineServer:
         """Let a prefilled request, whose first token is out, decode the rest."""
         request.context += 1.0
         request.joined = self._iteration
-        finish = self._iteration + math.ceil((request.output - 1) / self._gain - 1e-9)
+        finish = self._iteration + math.ceil((request.output - 1) / request.gain - 1e-9)
         self._order += 1
         heappush(self._finishes, (finish, self._order, request))
         self._sequences += 1
         self._context += request.context
+        self._gains += request.gain
         if self._window < inf:
             self._join_window(request, finish)
 
@@ -267,30 +273,33 @@ class EngineServer:
         self._window_sum += min(request.context, self._window)
         request.below_window = request.context < self._window
         if request.below_window:
-            self._below_window += 1
-            crossing = self._iteration + math.ceil((self._window - request.context) / self._gain)
+            self._window_gains += request.gain
+            crossing = self._iteration + math.ceil((self._window - request.context) / request.gain)
             if crossing < finish:
                 heappush(self._crossings, (crossing, self._order, request))
 
     def _context_of(self, request: Request) -> float:
-        return request.context + self._gain * (self._iteration - request.joined)
+        return request.context + request.gain * (self._iteration - request.joined)
 
     def _cross(self, request: Request) -> None:
         """From here on this sequence's windowed layers read a full window and no more."""
         request.below_window = False
-        self._below_window -= 1
+        self._window_gains -= request.gain
         self._window_sum -= self._context_of(request) - self._window
 
     def _leave(self, request: Request) -> None:
         context = self._context_of(request)
         self._sequences -= 1
         self._context -= context
+        self._gains -= request.gain
         if request.below_window:
-            self._below_window -= 1
+            self._window_gains -= request.gain
             self._window_sum -= context
         elif self._window < inf:
             self._window_sum -= self._window
         request.below_window = False
+        if not self._sequences:  # sums of floats that were added and taken away again
+            self._context = self._window_sum = self._gains = self._window_gains = 0.0
         self._finish(request)
 
     def _finish(self, request: Request) -> None:

@@ -9,7 +9,7 @@ from math import inf
 
 from agentsim.backends.base import ServiceCost
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Prefix, Request
+from agentsim.sim.request import Request, Work
 from agentsim.units import to_ns
 
 
@@ -22,8 +22,9 @@ class Service:
         self._lifetime_ns = inf if lifetime is None else to_ns(lifetime)
         self.extrapolated = 0
 
-    def submit(self, prompt: int, prefix: Prefix, output: int) -> Request:
-        env = self._env
+    def submit(self, work: Work) -> Request:
+        """Start a call; see `Server`."""
+        env, (prompt, prefix, output, *_) = self._env, work
         expired = env.now - prefix.used_ns > self._lifetime_ns
         cached = 0 if expired else min(prefix.tokens, prompt - 1)
         request = Request(env, prompt, cached, output)

@@ -12,7 +12,7 @@ from agentsim.coexec.base import LinkCost, Move, Serve, Stage
 from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Prefix, Request, Stretch
+from agentsim.sim.request import Request, Stretch, Work
 from agentsim.sim.server import EngineServer
 from agentsim.units import to_ns
 
@@ -34,9 +34,9 @@ class Link:
 class StagedAnswer:
     """A call under way through its stages; see `Answer`."""
 
-    def __init__(self, prompt: int, prefix: Prefix, output: int) -> None:
-        self.prompt, self.prefix, self.output = prompt, prefix, output
-        self.cached = 0
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.prompt, self.output, self.cached = work.prompt, work.output, 0
         self.done: Event
         self._stretches: list[Stretch] = []
 
@@ -80,8 +80,9 @@ class StagedServer:
         self._env, self._stages = env, stages
         self._servers, self._links = servers, links
 
-    def submit(self, prompt: int, prefix: Prefix, output: int) -> StagedAnswer:
-        answer = StagedAnswer(prompt, prefix, output)
+    def submit(self, work: Work) -> StagedAnswer:
+        """Start a call; see `Server`."""
+        answer = StagedAnswer(work)
         answer.done = self._env.process(self._pass(answer))
         return answer
 
@@ -101,9 +102,9 @@ class StagedServer:
     def _submit(self, stage: Serve, answer: StagedAnswer) -> Request:
         server = self._servers[stage.engine]
         if stage.does == "decode":
-            return server.submit_decode(answer.prompt, answer.output)
+            return server.submit_decode(answer.work)
         output = answer.output if stage.does == "all" else min(answer.output, 1)
-        request = server.submit(answer.prompt, answer.prefix, output)
+        request = server.submit(answer.work._replace(output=output))
         answer.cached = request.cached
         return request
 

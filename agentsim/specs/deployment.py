@@ -45,7 +45,7 @@ class Speculation(Strict):
     """A drafter, how many tokens it drafts a step, and the kind of text its acceptance is for."""
 
     drafter: str
-    draft_tokens: Count
+    draft_tokens: Annotated[Count | None, Field(description="default: what decodes fastest alone")] = None
     text: str = "code"
 
 

@@ -109,12 +109,14 @@ class Fp4Checkpoint(Strict):
 class Drafting(Strict):
     """How a drafter's proposals fare: share accepted at position 1, 2, ... given all before were.
 
+    `spread` is the sigma of the logarithm of a request's tokens per step about their median.
     `shares_kv`: it reads its target's KV cache and keeps none. `shares_embeddings`: embedding and output
     head are its target's.
     """
 
     target: str
     acceptance: dict[str, Datum[tuple[Probability, ...]]]
+    spread: Datum[Number] | None = None
     shares_kv: bool = False
     shares_embeddings: bool = False
 
