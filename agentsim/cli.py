@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from enum import StrEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from agentsim import cli_logs
+from agentsim.cli_options import Format, Output, Overrides, Runs, Seed, WorkflowPath
 from agentsim.errors import AgentsimError, InputError
 from agentsim.terminal.console import (
     drop_stdout,
@@ -34,23 +35,7 @@ calibrate_app = typer.Typer(
     help="Fit a model of hardware or of a service to measurements.", rich_markup_mode=None
 )
 app.add_typer(calibrate_app, name="calibrate", no_args_is_help=True)
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-
-
-WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]
-Seed = Annotated[int, typer.Option(help="seed of the first run; further runs count up from it")]
-Runs = Annotated[int, typer.Option(min=1, max=100_000, help="runs over consecutive seeds")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),
-]
-Output = Annotated[Format, typer.Option("--format", help="table for people, json for programs")]
+cli_logs.register(app)
 
 
 @app.command()
@@ -117,26 +102,6 @@ def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployme
             print(one_line(str(error)), file=sys.stderr)
     if bad:
         sys.exit(2)
-
-
-@app.command("import")
-def import_(
-    file: Annotated[str, typer.Argument(help="a recorded session")],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="the workflow file to write")] = None,
-    log_format: Annotated[
-        str | None, typer.Option("--from", help="the log's format, where it is not recognised")
-    ] = None,
-    format_: Output = Format.table,
-) -> None:
-    """Turn a recorded session into a workflow, and print where its time went.
-
-    agentsim import session.json -o session.yaml
-    """
-    from agentsim.terminal.imports import import_screen
-    from agentsim.verbs import import_session
-
-    imported = import_session(file, output, log_format)
-    show_result(format_ is Format.json, imported.to_json, lambda width: import_screen(imported, width))
 
 
 @calibrate_app.command("endpoint")

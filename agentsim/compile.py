@@ -13,9 +13,12 @@ from agentsim.errors import SpecError
 from agentsim.plan import Plan, TokenPrices
 from agentsim.specs import catalog
 from agentsim.specs.endpoint import Endpoint
-from agentsim.specs.sourced import Ledger
+from agentsim.specs.sourced import Ledger, UsedDatum
 from agentsim.workflow.graph import Task, build_task
 from agentsim.workflow.schema import Workflow
+
+RECORDED = "recorded"
+"""The deployment that replays the durations of a recorded session as they were."""
 
 
 def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] = ()) -> Plan:
@@ -24,6 +27,8 @@ def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] =
     Raises `UnknownNameError` or `SpecError` for what cannot be resolved, `InfeasibleError` for what
     does not fit, with what would.
     """
+    if deployment == RECORDED:
+        return _recorded_plan(workflow)
     name, document = catalog.deployment_document(deployment)
     document = catalog.set_by_hand(document, overrides)
     task = build_task(workflow)
@@ -35,6 +40,20 @@ def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] =
     from agentsim.compile_engines import engine_plan  # an endpoint needs none of its schemas
 
     return engine_plan(task, name, document)
+
+
+def _recorded_plan(workflow: Workflow) -> Plan:
+    said = workflow.source or "the workflow file"
+    return Plan(
+        task=build_task(workflow),
+        deployment=RECORDED,
+        title="as recorded",
+        engines={"main": plugins.load("backends", "recorded")()},
+        links={},
+        stages=(Serve("main"),),
+        limit_tokens=None,
+        sources=(UsedDatum("recorded durations", "measured", said),),
+    )
 
 
 def _endpoint_plan(task: Task, name: str, endpoint: Endpoint) -> Plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentsim import plugins, yaml_file
@@ -24,7 +24,6 @@ from agentsim.workflow.schema import Workflow
 if TYPE_CHECKING:
     from agentsim.calibrate import Report
     from agentsim.compare import Comparison
-    from agentsim.recorded import RecordedSession
     from agentsim.sheets import Sheet
 
 _DEPLOYMENT = "deployment."
@@ -156,56 +155,6 @@ def write_starter(path: str) -> None:
     template = os.path.join(os.path.dirname(__file__), "starter.template.yaml")
     with open(template, encoding="utf-8") as file:
         write_file(path, file.read())
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A recorded session, the split of its observed time, and the workflow file that was written."""
-
-    session: RecordedSession
-    split: Any
-    written: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that `import --format json` prints; seconds and counts."""
-        calls = list(self.session.calls)
-        split = {name: getattr(self.split, name) for name in self.split.__slots__}
-        return {
-            "session": self.session.name,
-            "format": self.session.format,
-            "observed": split,
-            "model_calls": len(calls),
-            "sub_agents": len(self.session.lanes) - 1,
-            "tokens": {
-                "prompt": sum(c.prompt_tokens for c in calls),
-                "cached": sum(c.cached_tokens for c in calls),
-                "output": sum(c.output_tokens for c in calls),
-            },
-            "odd": dict(self.session.odd),
-            "written": self.written,
-        }
-
-
-def import_session(path: str, output: str | None, log_format: str | None = None) -> Imported:
-    """Read the one session of a log; write it as a workflow where `output` says so."""
-    from agentsim.exports.base import refuse_foreign, write_file
-    from agentsim.importers._build import MARK, workflow_document
-    from agentsim.importers._split import observed_split
-    from agentsim.importers.base import open_sessions
-
-    if output is not None:
-        refuse_foreign(output, MARK)
-    sessions = open_sessions(path, log_format)
-    session = next(sessions, None)
-    if session is None:
-        raise InputError(f"{path}: no session in it")
-    if next(sessions, None) is not None:
-        raise InputError(f"{path}: holds several sessions; a workflow file holds one")
-    if output is not None:
-        text = workflow_document(session)
-        check_document(yaml_file.parse(text, output))
-        write_file(output, text)
-    return Imported(session, observed_split(session), output)
 
 
 def calibrate_sessions(path: str, output: str | None, check: str | None, source: str) -> Report[Any]:

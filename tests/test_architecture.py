@@ -24,17 +24,23 @@ RANKS = (
     ("plan",),
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate"),
-    ("terminal", "verbs"),
-    ("cli", "__main__"),
+    ("terminal", "verbs", "verbs_logs"),
+    ("cli", "cli_logs", "cli_options", "__main__"),
 )
 RANK = {part: rank for rank, parts in enumerate(RANKS) for part in parts}
 OPEN_TO_ALL = {"errors", "units"}
-WITHIN_A_RANK = {("compile", "compile_engines"), ("__main__", "cli")}
+WITHIN_A_RANK = {
+    ("compile", "compile_engines"),
+    ("__main__", "cli"),
+    ("cli", "cli_logs"),
+    ("cli", "cli_options"),
+    ("cli_logs", "cli_options"),
+}
 THIRD_PARTY = {
     "simpy": ("sim/",),
     "yaml": ("yaml_file.py",),
-    "rich": ("terminal/", "cli.py"),
-    "typer": ("cli.py",),
+    "rich": ("terminal/",),
+    "typer": ("cli.py", "cli_logs.py", "cli_options.py"),
     "numpy": ("calibrate/",),
     "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py"),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),

@@ -8,11 +8,14 @@ A backend module exposes `PLUGIN`, a function that compiles specs into a cost mo
 
     compile(EngineParts) -> IterationCost             (engines: gpu, ...)
     compile(Endpoint, Ledger) -> ServiceCost          (endpoint)
+    compile() -> ReplayCost                           (recorded: each call takes what it took)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from agentsim.backends.recorded import ReplayCost
 
 if TYPE_CHECKING:  # an endpoint needs none of these schemas
     from agentsim.specs.deployment import Engine
@@ -152,4 +155,4 @@ def expected_tokens(acceptance: tuple[float, ...]) -> float:
     return total
 
 
-CostModel = IterationCost | ServiceCost
+CostModel = IterationCost | ServiceCost | ReplayCost

@@ -23,6 +23,8 @@ from agentsim.units import to_ns
 from agentsim.workflow import graph
 
 Steps = Generator[Event, Any, None]
+Recorded = tuple[int | None, int | None]
+"""Recorded time of a call and to its first token (ns), where it is a recorded one."""
 MAX_TURNS = 1_000_000
 
 
@@ -111,7 +113,8 @@ class Agent:
             self.cached = min(seen, call.prompt_tokens)
         elif self._is_nearly_full(output + thinking):
             yield from self._compact(self.session.plan.task.summary_tokens)
-        yield from self._call_model(output, thinking, False)
+        recorded = _ns(call.recorded_s), _ns(call.recorded_ttft_s)
+        yield from self._call_model(output, thinking, False, recorded)
         self._keep_output(output, thinking)
 
     def _is_nearly_full(self, output: int) -> bool:
@@ -126,12 +129,13 @@ class Agent:
         self.session.peak_context = max(self.session.peak_context, self.context)
 
     def _summarise(self, step: graph.Summarise) -> Steps:
-        yield from self._compact(int(step.summary_tokens(self._stream(step.cause))))
+        summary = int(step.summary_tokens(self._stream(step.cause)))
+        yield from self._compact(summary, (_ns(step.recorded_s), None))
 
-    def _compact(self, summary_tokens: int) -> Steps:
+    def _compact(self, summary_tokens: int, recorded: Recorded = (None, None)) -> Steps:
         """Have the model summarise the context; only the system prompt's prefix survives in the cache."""
         self._cut_to(summary_tokens)
-        yield from self._call_model(summary_tokens, 0, True)
+        yield from self._call_model(summary_tokens, 0, True, recorded)
         self.cached = min(self.system_tokens, self.context)
         self.context = self.counted = self.system_tokens + summary_tokens
         self.session.peak_context = max(self.session.peak_context, self.context)
@@ -144,7 +148,7 @@ class Agent:
             self.cached = min(self.cached, self.system_tokens)
             self.session.recorder.contexts_cut += 1
 
-    def _call_model(self, output: int, thinking: int, compaction: bool) -> Steps:
+    def _call_model(self, output: int, thinking: int, compaction: bool, recorded: Recorded) -> Steps:
         session, start = self.session, self.env.now
         before, added = self.counted, self.context - self.counted
         total = output + thinking
@@ -156,7 +160,7 @@ class Agent:
         round_trip = to_ns(session.plan.task.round_trip_s(self._stream("network")))
         if round_trip:
             yield self.env.timeout(round_trip)
-        request = session.server.submit(self._work(total))
+        request = session.server.submit(self._work(total, recorded))
         yield request.done
         self._account_call(request, start, round_trip, turn, compaction)
         self.path.output_tokens += total
@@ -185,10 +189,10 @@ class Agent:
                 )
             )
 
-    def _work(self, output: int) -> Work:
+    def _work(self, output: int, recorded: Recorded) -> Work:
         prefix, spread = Prefix(self.cached, self.last_call_ns), self.session.plan.pace_sigma
         pace = exp(spread * normal(self._stream("acceptance"))) if spread else 1.0
-        return Work(self.context, prefix, output, pace)
+        return Work(self.context, prefix, output, pace, *recorded)
 
     def _check_limits(self, output: int) -> None:
         session, plan = self.session, self.session.plan
@@ -325,6 +329,10 @@ class _Running:
     def __init__(self, agent: Agent, process: Process, report_tokens: int = 0) -> None:
         self.agent, self.process, self.report_tokens = agent, process, report_tokens
         self.spawned: CriticalPath | None = None
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else to_ns(seconds)
 
 
 def _lane_name(name: str, number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentsim.backends.base import CostModel, IterationCost
+from agentsim.backends.recorded import ReplayCost
 from agentsim.coexec.base import Serve
 from agentsim.invariants import check
 from agentsim.plan import Plan
@@ -12,6 +13,7 @@ from agentsim.result import Resource, Result, Source
 from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
 from agentsim.sim.recorder import Detail, Recorder
+from agentsim.sim.replay import Replay
 from agentsim.sim.request import Server
 from agentsim.sim.server import EngineServer
 from agentsim.sim.service import Service
@@ -43,6 +45,8 @@ def simulate(
 
 
 def _server(env: Clock, cost: CostModel) -> Server:
+    if isinstance(cost, ReplayCost):
+        return Replay(env)
     return EngineServer(env, cost) if isinstance(cost, IterationCost) else Service(env, cost)
 
 
@@ -108,6 +112,11 @@ def _warnings(plan: Plan, servers: dict[str, Server], recorder: Recorder) -> dic
     outside = sum(s.extrapolated for s in servers.values() if isinstance(s, Service))
     if outside:
         found["calls outside the measured context lengths, taken at the nearest measured speed"] = outside
+    untimed = sum(s.untimed for s in servers.values() if isinstance(s, Replay))
+    if untimed:
+        found["calls without a recorded time, which count as none; the wait after one holds its answer"] = (
+            untimed
+        )
     if recorder.contexts_cut:
         found["compactions that dropped the oldest results to fit the window"] = recorder.contexts_cut
     return found

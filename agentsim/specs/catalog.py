@@ -112,7 +112,7 @@ def _unknown_deployment(name: str) -> SpecError:
                 f"'{name}' is not a deployment ({kind}: agentsim show {name}); "
                 "'agentsim list deployments' and 'agentsim list endpoints' show what --on takes"
             )
-    known = [*names("deployments"), *names("endpoints")]
+    known = [*names("deployments"), *names("endpoints"), "recorded"]
     hint = suggestion(name, known) or "."
     return SpecError(f"unknown deployment '{name}'{hint} 'agentsim list deployments' shows those there are")
 

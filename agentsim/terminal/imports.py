@@ -12,7 +12,7 @@ from agentsim.terminal.layout import bar, grid, indented, joined, labelled, scre
 from agentsim.units import count_text, duration_text, time_unit
 
 if TYPE_CHECKING:
-    from agentsim.verbs import Imported
+    from agentsim.verbs_logs import Imported
 
 _PARTS = (
     ("model", "model_s", "blue"),

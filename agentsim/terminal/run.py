@@ -175,4 +175,4 @@ def sources_line(result: Result) -> str:
     """Return the counts by basis, strongest first, and where the list is."""
     counts = [(basis, sum(s.basis == basis for s in result.sources)) for basis in BASES]
     line = joined([f"{count} {basis}" for basis, count in counts if count])
-    return f"{line} (agentsim show {_asked_for(result)})"
+    return line if result.deployment == "recorded" else f"{line} (agentsim show {_asked_for(result)})"

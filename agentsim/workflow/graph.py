@@ -29,6 +29,8 @@ class ModelCall(NamedTuple):
     thinking_tokens: Draw
     prompt_tokens: int | None
     cached_tokens: int | None
+    recorded_s: float | None = None
+    recorded_ttft_s: float | None = None
     cause: str = "generate"
 
 
@@ -120,6 +122,7 @@ class Summarise(NamedTuple):
     """A compaction here."""
 
     summary_tokens: Draw
+    recorded_s: float | None = None
     cause: str = "compact"
 
 
@@ -194,7 +197,12 @@ class _Builder:
 
     def _generate(self, call: schema.Generate) -> ModelCall:
         return ModelCall(
-            sampler(call.tokens), sampler(call.thinking_tokens), call.prompt_tokens, call.cached_tokens
+            tokens=sampler(call.tokens),
+            thinking_tokens=sampler(call.thinking_tokens),
+            prompt_tokens=call.prompt_tokens,
+            cached_tokens=call.cached_tokens,
+            recorded_s=call.time,
+            recorded_ttft_s=call.ttft,
         )
 
     def _call(self, call: schema.Call) -> ToolCall:
@@ -262,7 +270,7 @@ class _Builder:
         return HumanWait(sampler(think.time))
 
     def _compact(self, compact: schema.Compact) -> Summarise:
-        return Summarise(sampler(compact.summary_tokens))
+        return Summarise(sampler(compact.summary_tokens), compact.time)
 
 
 def _retry(failure: schema.Failure) -> Retry:

@@ -1,0 +1,25 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]
+Seed = Annotated[int, typer.Option(help="seed of the first run; further runs count up from it")]
+Runs = Annotated[int, typer.Option(min=1, max=100_000, help="runs over consecutive seeds")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),
+]
+Output = Annotated[Format, typer.Option("--format", help="table for people, json for programs")]
