@@ -158,17 +158,17 @@ def write_starter(path: str) -> None:
 
 
 def calibrate_sessions(path: str, output: str | None, check: str | None, source: str) -> Report[Any]:
-    """Fit endpoints on recorded sessions and write them, or judge an existing profile (`check`)."""
+    """Fit endpoints on recorded sessions, a log or a folder, or judge an existing profile (`check`)."""
     from agentsim.calibrate import calibrate_endpoints, check_endpoints, read_profiles
     from agentsim.calibrate.profiles import MARK
     from agentsim.exports.base import refuse_foreign
-    from agentsim.importers.base import open_sessions
+    from agentsim.importers._folder import Walk, sessions_below
 
     if check is not None:
-        return check_endpoints(read_profiles(check), open_sessions(path))
+        return check_endpoints(read_profiles(check), sessions_below(path, Walk()))
     assert output is not None
     refuse_foreign(output, MARK)
-    calibration = calibrate_endpoints(open_sessions(path))
+    calibration = calibrate_endpoints(sessions_below(path, Walk()))
     _write_profiles(calibration, output, source, f"agentsim calibrate endpoint {os.path.basename(path)}")
     return calibration
 

@@ -156,10 +156,9 @@ def test_a_model_with_few_calls_is_named_with_the_reason():
     ("changes", "reason"),
     [
         ({"timing": "absent", "duration_s": 0.0}, "60 with no API time"),
-        ({"timing": "inferred"}, "60 with only an inferred API time"),
         ({"output_tokens": 0}, "60 with no output"),
     ],
-    ids=["absent", "inferred", "no output"],
+    ids=["absent", "no output"],
 )
 def test_no_usable_call_is_one_line(changes, reason):
     sessions = [with_events(s, lambda _, c: replace(c, **changes)) for s in made_sessions(count=2)]

@@ -105,8 +105,7 @@ def _idle_and_calls(lane: RecordedLane) -> Iterator[tuple[float, RecordedCall]]:
 
 
 def _unusable(call: RecordedCall) -> str:
-    if call.timing == "inferred":
-        return "only an inferred API time"
+    """Return why a call cannot be fitted on; a time inferred from neighbouring records can."""
     if call.timing == "absent" or call.duration_s <= 0:
         return "no API time"
     return "no output" if call.output_tokens == 0 else ""
