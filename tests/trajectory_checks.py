@@ -22,7 +22,24 @@ from agentsim.workflow.load import check_document
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[1].parent / "shared" / "logs"
 VALUES = st.sampled_from(
-    [None, True, -1, 0, 1.5, 1e308, 10**40, "", "x", "2026-01-01T00:00:00", "\ud800\u2028", [], [[]], {}, [1], {"a": 1}]
+    [
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        1e308,
+        10**40,
+        "",
+        "x",
+        "2026-01-01T00:00:00",
+        "\ud800\u2028",
+        [],
+        [[]],
+        {},
+        [1],
+        {"a": 1},
+    ]
 )
 
 
@@ -95,12 +112,14 @@ def recognised(importer: Importer) -> list[str]:
 
 def survives(importer: Importer, path: Path) -> None:
     """Read a damaged file: it ends in sessions that are in order or in a refusal of one line."""
+    refusal = ""
     try:
         importer.recognises(str(path), head_of(str(path)))
         sessions_in(importer, path)
     except ImportFormatError as bad:
-        assert "\n" not in str(bad)
-        assert path.parent.name in str(bad)
+        refusal = str(bad)
+    assert "\n" not in refusal
+    assert path.parent.name in refusal or not refusal
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
