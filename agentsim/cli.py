@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from agentsim import cli_logs
+from agentsim import cli_hardware, cli_logs
 from agentsim.cli_options import Format, Output, Overrides, Runs, Seed, WorkflowPath
 from agentsim.errors import AgentsimError, InputError
 from agentsim.terminal.console import (
@@ -36,6 +36,7 @@ calibrate_app = typer.Typer(
 )
 app.add_typer(calibrate_app, name="calibrate", no_args_is_help=True)
 cli_logs.register(app)
+cli_hardware.register(app, calibrate_app)
 
 
 @app.command()

@@ -60,7 +60,9 @@ def alone(context, window=None):
 
 
 def cost_of(name, *overrides):
-    return compile_plan(TASK, name, overrides).engines["main"]
+    """Return the engine that decodes."""
+    engines = compile_plan(TASK, name, overrides).engines
+    return engines.get("main") or engines["decode"]
 
 
 def ms_per_token(cost, context):
@@ -191,7 +193,6 @@ ANCHORS = {
     "deepseek-b200-mtp3": ("deepseek-8xb200-mtp3", speed(2000), 253, 0.15),
 }
 MISSED = {
-    "b300-gemma-mtp": "a fixed time per iteration (sampling, host) is not modelled yet",
     "deepseek-b200-nospec": "the engine's constants were fitted on dense models",
     "deepseek-b200-mtp3": "the engine's constants were fitted on dense models",
 }
@@ -367,12 +368,13 @@ PROBES = [
     Batch(200, 400_000, 200_000),
     Batch(0, 0, 0, 8192, 8192 * 50_000, 8192 * 1000),
     Batch(8, 8000, 8000, 2048, 2048 * 1024, 2048 * 512),
+    Batch(0, 0, 0, 1 << 16, 0, 0),  # many experts are read-bound at any smaller prefill
 ]
 
 
 def figures(plan):
     """Return all that a plan says of its deployment."""
-    found = [plan.limit_tokens, plan.usd_per_s, plan.token_prices, plan.links]
+    found = [plan.limit_tokens, plan.usd_per_s, plan.token_prices, plan.links, plan.pace_sigma]
     for cost in plan.engines.values():
         if isinstance(cost, IterationCost):
             found += [cost.iteration_s(batch) for batch in PROBES]
@@ -421,13 +423,13 @@ def kind_of(name):
 
 
 def used_data():
-    """Return {(kind, spec, path of a datum): a deployment whose run lists it}, over the whole catalog."""
+    """Return {(kind, spec, path of a datum): deployments whose runs list it}, over the whole catalog."""
     found = {}
     for deployment in [*DEPLOYMENTS, *ENDPOINTS]:
         for used in compile_plan(TASK, deployment).sources:
             if used.basis != "unknown":
                 kind, spec, path = place_of(used.name)
-                found.setdefault((kind, spec, path), deployment)
+                found.setdefault((kind, spec, path), []).append(deployment)
     return found
 
 
@@ -469,8 +471,8 @@ def doubled(value):
 
 USED = used_data()
 CASES = [
-    (kind, spec, (*path, "value", *leaf), deployment)
-    for (kind, spec, path), deployment in USED.items()
+    (kind, spec, (*path, "value", *leaf), deployments)
+    for (kind, spec, path), deployments in USED.items()
     for leaf in leaves(
         at(yaml_file.read(f"{catalog.folder(kind)}/{spec}.yaml", SpecError).data, (*path, "value"))
     )
@@ -496,17 +498,19 @@ def folder_of_specs(tmp_path_factory):
 
 def test_every_datum_that_a_run_lists_moves_its_figures(folder_of_specs, monkeypatch):
     real = catalog.folder
-    before = {name: outcome(name) for name in {case[3] for case in CASES}}
+    before = {name: outcome(name) for name in {name for case in CASES for name in case[3]}}
     monkeypatch.setattr(catalog, "folder", lambda kind: str(folder_of_specs / kind))
     dead = []
-    for kind, spec, path, deployment in CASES:
+    for kind, spec, path, deployments in CASES:
         original = Path(real(kind)) / f"{spec}.yaml"
         data = deepcopy(yaml_file.read(str(original), SpecError).data)
         at(data, path[:-1])[path[-1]] = doubled(at(data, path))
         changed = folder_of_specs / kind / f"{spec}.yaml"
         changed.write_text(json.dumps(data), "utf-8")
-        if outcome(deployment) == before[deployment] and (spec, path[-1]) not in IDLE:
-            dead.append(f"{spec}: {'.'.join(map(str, path))} = {at(data, path)} on {deployment}")
+        moved = any(outcome(name) != before[name] for name in deployments)
+        if not moved and (spec, path[-1]) not in IDLE:
+            where = ", ".join(deployments)
+            dead.append(f"{spec}: {'.'.join(map(str, path))} = {at(data, path)} on {where}")
         shutil.copyfile(original, changed)
     assert not dead, "\n".join(dead)
 

@@ -1,0 +1,160 @@
+"""What is simulated for each published figure: one function a row, in `MEASURES`, by the row's id.
+
+A row without one is reported as not simulated, for the reason in `NOT_YET`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentsim.backends.endpoint import EndpointCost
+from agentsim.backends.lpx.chip import to_s as ps_to_s
+from agentsim.backends.lpx.compiler import lpus_for_weights
+from agentsim.backends.lpx.cost import LpxCost
+from agentsim.backends.lpx.fabric import build_fabric
+from agentsim.bench import P80, RUNS, Case, bench_plan, protocol_named, run_case, sizes_of, step_s
+from agentsim.plan import Plan
+from agentsim.specs import catalog
+from agentsim.specs.anchor import Size
+from agentsim.specs.hardware import Chip
+from agentsim.specs.model import Model
+from agentsim.specs.sourced import Ledger
+from agentsim.units import MICROSECOND_S, parse
+
+LPX, AA, CODING = "lpx", "aa", "speed-coding"
+"""A deployment and two protocols."""
+AA_TEN, AA_HUNDRED = 1, 2
+"""Places of the 10K and the 100K size in the protocol `aa`."""
+HUNDRED_K = 100_000
+MILLISECOND_S = parse("1 ms", "time")
+PEAK_CONTEXT = 16_000
+FIVE_THOUSAND = 5_000
+ONE_K, TWO_K = 1_024, 2_048
+"""Tokens in and out of the GPU rows, where their sources say so or name no size."""
+
+
+class Runs:
+    """Simulated runs behind the rows, each made once."""
+
+    def __init__(self, seeds: Sequence[int] = range(RUNS)) -> None:
+        self.seeds = seeds
+        self._plans: dict[tuple[str, str], Plan] = {}
+        self._cases: dict[tuple[str, str, Size], Case] = {}
+
+    def plan(self, protocol: str, deployment: str) -> Plan:
+        """Return the plan of a protocol on a deployment."""
+        key = protocol, deployment
+        if key not in self._plans:
+            self._plans[key] = bench_plan(protocol_named(protocol), deployment)[0]
+        return self._plans[key]
+
+    def case(self, protocol: str, deployment: str, size: Size | int = 0) -> Case:
+        """Return the requests of one size (or of the protocol's n-th)."""
+        described = protocol_named(protocol)
+        wanted = sizes_of(described)[size] if isinstance(size, int) else size
+        key = protocol, deployment, wanted
+        if key not in self._cases:
+            plan = self.plan(protocol, deployment)
+            self._cases[key] = run_case(plan, described, wanted, self.seeds)
+        return self._cases[key]
+
+    def lpx(self, protocol: str, deployment: str = LPX) -> LpxCost:
+        """Return the cost model of the LPUs of a deployment."""
+        cost = self.plan(protocol, deployment).engines["main"]
+        assert isinstance(cost, LpxCost), "the catalog's own"
+        return cost
+
+
+Measure = Callable[[Runs], tuple[float, ...]]
+
+
+def _weights_fit(_runs: Runs) -> tuple[float, ...]:
+    chip, model = catalog.load(Chip, "lp30"), catalog.load(Model, "gemma-4-31b")
+    return (float(lpus_for_weights(model, chip, Ledger())),)
+
+
+def _reach(size: str) -> Measure:
+    """Measure how far memory of this size lies from the first chip, over the shortest routes."""
+
+    def measure(_runs: Runs) -> tuple[float, ...]:
+        chip, ledger = catalog.load(Chip, "lp30"), Ledger()
+        chips = round(parse(size, "size") / ledger.take(chip.memory))
+        return (ps_to_s(build_fabric(chip, 1, ledger).reach_ps([0], chips)) / MICROSECOND_S,)
+
+    return measure
+
+
+def _speed(protocol: str, deployment: str, size: Size | int = 0, share: float = 0.5) -> Measure:
+    """Measure the speed that a share of a protocol's requests stay under."""
+    return lambda runs: (runs.case(protocol, deployment, size).speed(share),)
+
+
+def _flatness(runs: Runs) -> tuple[float, ...]:
+    near, far = (runs.case(AA, LPX, place).speed() for place in (AA_TEN, AA_HUNDRED))
+    return (far / near,)
+
+
+def _peak(runs: Runs) -> tuple[float, ...]:
+    """The most that a step can give: every draft accepted."""
+    cost = runs.lpx(CODING)
+    return (cost.verified_tokens / step_s(cost, PEAK_CONTEXT),)
+
+
+def _service_speed(deployment: str, context: int) -> Measure:
+    """Measure the decode speed that a service has at a context."""
+
+    def measure(runs: Runs) -> tuple[float, ...]:
+        cost = runs.plan(AA, deployment).engines["main"]
+        assert isinstance(cost, EndpointCost), "the catalog's own"
+        return (cost.speed(context),)
+
+    return measure
+
+
+def _over_endpoint(runs: Runs) -> tuple[float, ...]:
+    [theirs] = _service_speed("fastest-public", HUNDRED_K)(runs)
+    return (runs.case(AA, LPX, AA_HUNDRED).speed() / theirs,)
+
+
+def _five_thousand(runs: Runs) -> tuple[float, ...]:
+    [slow] = _service_speed("endpoint-100", HUNDRED_K)(runs)
+    return FIVE_THOUSAND / slow, FIVE_THOUSAND / runs.case(AA, LPX, AA_HUNDRED).speed()
+
+
+def _time_per_token(deployment: str, size: Size) -> Measure:
+    """Measure the milliseconds between tokens."""
+    return lambda runs: (1.0 / runs.case(CODING, deployment, size).speed() / MILLISECOND_S,)
+
+
+_CHAT = Size(input_tokens=ONE_K, output_tokens=ONE_K)
+_MIN_LATENCY = Size(input_tokens=ONE_K, output_tokens=TWO_K)
+MEASURES: dict[str, Measure] = {
+    "lpx-weights-fit": _weights_fit,
+    "lpx-sram-reach-8GB": _reach("8 GB"),
+    "lpx-sram-reach-64GB": _reach("64 GB"),
+    "lpx-sram-reach-128GB": _reach("128 GB"),
+    "aa-lpx-10k": _speed(AA, LPX, AA_TEN),
+    "aa-lpx-100k": _speed(AA, LPX, AA_HUNDRED),
+    "aa-lpx-flat": _flatness,
+    "speed-lpx-median": _speed(CODING, LPX),
+    "speed-lpx-p80": _speed(CODING, LPX, share=P80),
+    "hotchips-peak": _peak,
+    "endpoint-870": _service_speed("fastest-public", HUNDRED_K),
+    "lpx-vs-endpoint": _over_endpoint,
+    "five-thousand-tokens": _five_thousand,
+    "b300-gemma-mtp": _speed(CODING, "gemma-b300-mtp-fp4"),
+    "b300-gemma-mtp-bf16": _speed(CODING, "gemma-b300-mtp"),
+    "deepseek-b200-nospec": _speed(CODING, "deepseek-8xb200", _MIN_LATENCY),
+    "deepseek-b200-mtp3": _speed(CODING, "deepseek-8xb200-mtp3", _MIN_LATENCY),
+    "mi300x-gemma": _time_per_token("gemma-mi300x", _CHAT),
+    "groq1-llama70b": _speed(CODING, "groqchip1-llama70b", _CHAT),
+    "coding-tool-60": _speed(AA, "coding-tool", AA_TEN),
+}
+"""What is simulated for each row, in the row's unit. Adding a row's measure is adding one entry."""
+NOT_YET = {
+    "groq1-llama70b-spec": (
+        "the drafter has not been named; Llama 3.1 8B does not fit the one stage of GroqChip1s that drafts"
+    ),
+}
+"""Why a row has no measure; `MISSING` where nothing is said here."""
+MISSING = "the simulation of this row is not built yet"

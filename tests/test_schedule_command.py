@@ -1,0 +1,108 @@
+"""`schedule`: where a decode step's time goes, its trace, and what determinism buys."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from test_cli import data, invoke, printed
+
+KEYS = {"tensor_parallel", "pipeline_stages", "lpus", "step_s", "breakdown_s", "floor_s"}
+PARTS = {"compute", "sram", "first_bit", "serialisation", "idle", "overhead"}
+GEMMA = "gemma-4-31b"
+
+
+@cache
+def with_table():
+    return data("schedule", GEMMA, "--on", "lpx", "--table")
+
+
+def test_the_breakdown_sums_to_the_step():
+    found = data("schedule", GEMMA, "--on", "lpx", "--context", "10k")
+    assert found.keys() >= KEYS
+    assert found["breakdown_s"].keys() == PARTS
+    assert sum(found["breakdown_s"].values()) == pytest.approx(found["step_s"])
+    assert found["step_s"] == pytest.approx(found["floor_s"] + found["breakdown_s"]["overhead"])
+    assert found["tensor_parallel"] * found["pipeline_stages"] <= found["lpus"] <= 256
+
+
+def test_fewer_drafts_take_less_time_and_none_takes_no_calibrated_overhead():
+    steps = [data("schedule", GEMMA, "--drafted", str(n)) for n in (0, 3, 7)]
+    assert [step["drafted"] for step in steps] == [0, 3, 7]
+    assert steps[0]["step_s"] < steps[1]["step_s"] < steps[2]["step_s"]
+    assert steps[0]["step_s"] == steps[0]["floor_s"]
+    assert data("schedule", GEMMA)["drafted"] == 7
+
+
+def test_a_longer_context_takes_longer():
+    near, far = (data("schedule", GEMMA, "--context", text)["floor_s"] for text in ("1k", "100000"))
+    assert near < far
+
+
+def test_another_model_is_laid_out_without_the_drafter_of_the_first():
+    found = data("schedule", "llama-3.3-70b", "--on", "lpx")
+    assert (found["model"], found["drafted"], found["tokens_per_step"]) == ("llama-3.3-70b", 0, 1.0)
+
+
+def test_the_trace_is_a_file_of_events(tmp_path):
+    path = tmp_path / "schedule.json"
+    found = data("schedule", GEMMA, "--drafted", "0", "--trace", str(path))
+    events = json.loads(path.read_text("utf-8"))["traceEvents"]
+    ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
+    assert found["written"] == str(path)
+    assert max(ends) / 1e6 == pytest.approx(found["floor_s"], rel=0.01)
+
+
+def test_the_table_has_every_number_of_chips_and_both_claims_are_answered():
+    rows, claims = with_table()["table"], with_table()["claims"]
+    assert {row["chips"] for row in rows if row["kind"] == "LPU"} == {8, 16, 32, 64, 128, 256}
+    assert {row["chips"] for row in rows if row["kind"] == "GPU"} == {1, 2, 4, 8, 72}
+    assert {row["context"] for row in rows} == {1_000, 10_000, 100_000}
+    assert [claim["text"].split()[0] for claim in claims] == ["First-bit", "Ahead-of-time"]
+
+
+def test_the_answers_are_those_of_the_figures():
+    """First bits come first; bandwidth is second to compute where one token is decoded without drafts."""
+    plain = data("schedule", GEMMA, "--drafted", "0")["breakdown_s"]
+    bandwidth = plain["serialisation"] + plain["sram"]
+    first, ahead = with_table()["claims"]
+    assert plain["first_bit"] == max(plain.values())
+    assert first["holds"] == (bandwidth > plain["compute"])
+    assert first["answer"].startswith("Yes" if first["holds"] else "In part")
+    rows = [row for row in with_table()["table"] if row["both"]]
+    assert ahead["holds"] == all(row["tokens_per_s"] >= 2 * row["both"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("more", "width"), [((), 60), (("--table",), 80), (("--drafted", "0"), 80)], ids=["60", "table", "none"]
+)
+def test_the_screen_fits(more, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = printed("schedule", GEMMA, *more)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "first bit" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((GEMMA, "--context", "abc"), "write it like"),
+        ((GEMMA, "--context", "0"), "262,144"),
+        ((GEMMA, "--context", "1M"), "262,144"),
+        ((GEMMA, "--on", "fastest-public"), "--on lpx"),
+        ((GEMMA, "--on", "gemma-b300"), "--on lpx"),
+        ((GEMMA, "--on", "nope"), "nope"),
+        ((GEMMA, "--drafted", "9"), "0 to 7"),
+        ((GEMMA, "--drafted", "-1"), "--drafted"),
+        ((GEMMA, "--on", "lpx-no-speculation", "--drafted", "3"), "no drafter"),
+        ((GEMMA, "--trace", "/nowhere/x.json"), "cannot write"),
+        (("gemma-4-31", "--on", "lpx"), "gemma-4-31b"),
+        (("deepseek-r1", "--on", "lpx"), "racks"),
+        ((), "MODEL"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_would_work(arguments, said):
+    code, out, err = invoke("schedule", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
