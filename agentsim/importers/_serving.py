@@ -1,0 +1,189 @@
+"""What importers of serving traces share: prefixes of block hashes, and the waits between untimed calls.
+
+A serving trace tells when requests came and how long prompts were, seldom how long an answer took. An
+answer's length is inferred where the wait after it is known; else the pause holds the answer as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from agentsim.errors import ImportFormatError
+from agentsim.importers._checked import json_value, json_values, tokens
+from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait, Timing
+
+TOOL, DELAY, UNTIMED = "tools and waits", "delay", "answer not timed, and wait"
+MISFIT = "hash_ids do not fit input_length"
+UNUSABLE = "rows without usable lengths left out"
+_HASHES = '"hash_ids": ['
+GENERATION = 500_000
+"""So many blocks are remembered for certain, and at most twice as many: what is older has left the cache."""
+
+
+class SeenBlocks:
+    """The block hashes seen so far; those not met for long are forgotten, so that memory is bounded."""
+
+    __slots__ = ("old", "young")
+
+    def __init__(self) -> None:
+        self.young: set[str] = set()
+        self.old: set[str] = set()
+
+    def leading(self, hashes: Sequence[str]) -> int:
+        """Return how many blocks from the first on were seen before, and remember all of them."""
+        young, old = self.young, self.old
+        if old:
+            count = sum(1 for _ in takewhile(lambda h: h in young or h in old, hashes))
+            young.update(hashes)
+        else:
+            count = sum(1 for _ in takewhile(young.__contains__, hashes))
+            young.update(hashes[count:])
+        if len(young) > GENERATION:
+            self.old, self.young = young, set()
+        return count
+
+
+def hashes_of(row: Mapping[str, Any]) -> list[str]:
+    """Return a row's block hashes as text, none where one of them is no hash."""
+    given = row.get("hash_ids")
+    if not isinstance(given, list):
+        return []
+    kinds = set(map(type, given))
+    if kinds == {str}:
+        return given
+    return list(map(str, given)) if kinds <= {int, str} else []
+
+
+def json_row(source: str) -> Any:
+    """Return what a line of JSON holds; a list of decimal `hash_ids` is split, not parsed, for speed."""
+    start = source.find(_HASHES) + len(_HASHES)
+    end = source.find("]", start)
+    inside = source[start:end]
+    plain = inside.replace(", ", "")
+    if start >= len(_HASHES) and plain.isdecimal() and plain.isascii():
+        row = json_value(source[:start] + source[end:])
+        if isinstance(row, dict):
+            row["hash_ids"] = inside.split(", ")
+            return row
+    return json_value(source)
+
+
+def fits(blocks: int, prompt: int, block: int) -> bool:
+    """Tell whether so many blocks are what a prompt fills."""
+    return (blocks - 1) * block < prompt <= blocks * block
+
+
+def cached_tokens(leading: int, blocks: int, prompt: int, block: int) -> int:
+    """Return the tokens in the leading blocks; of too many blocks each counts for less."""
+    if (blocks - 1) * block >= prompt:
+        return prompt * leading // blocks
+    return min(leading * block, prompt)
+
+
+def lengths_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return prompt and output tokens of a row, None where they are missing or no counts."""
+    prompt = tokens(row["input_length"] if "input_length" in row else row.get("input_tokens"))
+    output = tokens(row["output_length"] if "output_length" in row else row.get("output_tokens"))
+    return None if prompt is None or output is None else (prompt, output)
+
+
+def rows_of(path: str, odd: Counter[str], wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (`file:line`, row) of a trace; what is no object is counted in `odd`."""
+    for place, value in json_values(path, odd, json_row):
+        for row in value if isinstance(value, list) else (value,):
+            if isinstance(row, dict):
+                yield place, row
+            else:
+                odd[wanted] += 1
+
+
+def refuse_empty(path: str, what: str) -> ImportFormatError:
+    """Return the error of a trace that holds no usable row."""
+    return ImportFormatError(f"{path}:1: no row with {what}")
+
+
+@dataclass(slots=True)
+class Request:
+    """One request of a lane. `tool_s` and `delay_s` went by before it, None where that is not told."""
+
+    start_s: float
+    prompt: int
+    cached: int
+    output: int
+    model: str = "unknown"
+    length_s: float = 0.0
+    timing: Timing = "absent"
+    tool_s: float | None = None
+    delay_s: float | None = None
+    tools: tuple[tuple[str, float, float], ...] = ()
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.length_s
+
+    @property
+    def wait_s(self) -> float | None:
+        """Return what is told of the time since the answer before."""
+        if self.tool_s is None and self.delay_s is None:
+            return None
+        return (self.tool_s or 0.0) + (self.delay_s or 0.0)
+
+    def call(self) -> RecordedCall:
+        """Return the request as a model call."""
+        cached = min(self.cached, self.prompt)
+        tokens_ = self.prompt, cached, self.output
+        return RecordedCall(self.start_s, self.length_s, self.model, *tokens_, timing=self.timing)
+
+
+def lane_events(requests: Sequence[Request], odd: Counter[str]) -> tuple[RecordedEvent, ...]:
+    """Return calls and waits of one lane, whose requests are in order of start."""
+    events: list[RecordedEvent] = []
+    for index, request in enumerate(requests):
+        if index:
+            events += _waits(requests[index - 1], request)
+        after = requests[index + 1] if index + 1 < len(requests) else None
+        if after is not None and request.timing == "absent":
+            infer_length(request, after)
+        odd["answers not timed"] += request.timing == "absent"
+        events.append(request.call())
+    return tuple(events)
+
+
+def infer_length(request: Request, after: Request) -> None:
+    """Let an answer end where the wait before the next request began, if that is told."""
+    gap_s = after.start_s - request.start_s
+    if after.wait_s is not None and 0 < after.wait_s < gap_s:
+        request.length_s, request.timing = gap_s - after.wait_s, "inferred"
+
+
+def _waits(before: RecordedCall | Request, request: Request) -> Iterator[RecordedWait]:
+    start_s, free_s = before.end_s, request.start_s - before.end_s
+    if free_s <= 0:
+        return
+    if before.timing == "absent" and (request.wait_s is None or request.wait_s < free_s):
+        untimed_s = free_s - (request.wait_s or 0.0)
+        yield RecordedWait(start_s, untimed_s, "harness", UNTIMED, timing="inferred")
+        start_s, free_s = start_s + untimed_s, free_s - untimed_s
+    if request.tool_s is not None:
+        tool_s = min(request.tool_s, free_s)
+        yield from _tools(request, start_s, tool_s)
+        if free_s - tool_s > 1e-9:
+            yield RecordedWait(start_s + tool_s, free_s - tool_s, "harness", DELAY)
+    elif free_s > 0:
+        told = request.delay_s is not None and abs(request.delay_s - free_s) < 1e-6
+        timing: Timing = "measured" if told else "inferred"
+        yield RecordedWait(start_s, free_s, "tool", TOOL, timing=timing)
+
+
+def _tools(request: Request, start_s: float, length_s: float) -> Iterator[RecordedWait]:
+    """Yield the tools by name where their spans fit into the time that tools took, else as one."""
+    ends_s = max((offset_s + tool_s for _, offset_s, tool_s in request.tools), default=0.0)
+    if request.tools and ends_s <= length_s + 1e-3:
+        for name, offset_s, tool_s in request.tools:
+            yield RecordedWait(start_s + offset_s, tool_s, "tool", name)
+    elif length_s > 0:
+        yield RecordedWait(start_s, length_s, "tool", TOOL)

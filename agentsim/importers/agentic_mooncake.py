@@ -1,0 +1,298 @@
+"""Agentic Mooncake traces (Dynamo, AISimulate), versions 1 and 2: requests that wait for one another.
+
+Version 1: a row's `session_id` is one agent; rows linked by `wait_for` and `branches` are one session.
+Version 2: a header, then rows whose `play_id` is the session and whose `dependencies` link them.
+
+Why so: version 1 tells how long before a request the last one that it waited for ended; where the ends of
+all others are known to be earlier, that gives this one's length.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentsim.importers._checked import DAMAGED, instant_ns, seconds, text, tokens
+from agentsim.importers._serving import (
+    MISFIT,
+    UNUSABLE,
+    Request,
+    SeenBlocks,
+    cached_tokens,
+    fits,
+    hashes_of,
+    lane_events,
+    lengths_of,
+    refuse_empty,
+    rows_of,
+)
+from agentsim.importers.mooncake import AGENTIC
+from agentsim.recorded import RecordedLane, RecordedSession
+
+BLOCKS = (512, 64, 16, 128, 256, 32, 1024, 2, 4, 8)
+"""Sizes of a block that version 1 may have, which does not say it: the one that fits most rows."""
+
+
+@dataclass(frozen=True)
+class AgenticMooncake:
+    """The importer of this format."""
+
+    name: str = "agentic_mooncake"
+
+    def recognises(self, path: str, head: bytes) -> bool:  # noqa: ARG002  (content decides, not the name)
+        """Tell it by a row's lengths beside its links to other rows."""
+        lengths = b'"output_length"' in head or b'"output_tokens"' in head
+        linked = b'"request_id"' in head and any(mark in head for mark in AGENTIC)
+        return head.lstrip()[:1] in (b"{", b"[") and lengths and linked and b'"hash_ids"' in head
+
+    def sessions(self, path: str) -> Iterator[RecordedSession]:
+        """Yield the sessions in order of first appearance; rows may stand mixed, so all are read first."""
+        odd: Counter[str] = Counter()
+        trace = _Trace(odd)
+        for _, row in rows_of(path, odd, DAMAGED):
+            trace.add(row)
+        if not trace.rows:
+            raise refuse_empty(path, "request_id, input_length and output_length")
+        for rows in trace.sessions():
+            name = rows[0].play or rows[0].agent or rows[0].id
+            yield _Session(name, rows, trace.block(), trace.odd_of(rows)).recorded()
+
+
+PLUGIN = AgenticMooncake()
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row without its hashes: of `blocks`, `leading` had been seen before."""
+
+    id: str
+    play: str
+    agent: str
+    request: Request
+    timed: bool
+    waits_for: tuple[str, ...]
+    branches: tuple[str, ...]
+    blocks: int = 0
+    leading: int = 0
+    above: list[_Row] = field(default_factory=list)
+
+
+class _Trace:
+    """Collects rows, and finds out which of them belong together."""
+
+    def __init__(self, odd: Counter[str]) -> None:
+        self.odd, self.rows = odd, dict[str, _Row]()
+        self.seen: dict[str, SeenBlocks] = {}
+        self.block_size = 0
+        self.fitting: Counter[int] = Counter()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take a row, or the header, which has no lengths but may say how many tokens a block has."""
+        lengths = lengths_of(row)
+        if lengths is None:
+            size = tokens(row.get("block_size"))
+            self.block_size = size or self.block_size
+            self.odd[UNUSABLE] += size is None
+            return
+        read = _row(row, lengths, f"row {len(self.rows) + 1}")
+        if read.id in self.rows:
+            self.odd["requests written twice"] += 1
+            return
+        hashes = hashes_of(row)
+        read.blocks = len(hashes)
+        read.leading = self.seen.setdefault(read.play, SeenBlocks()).leading(hashes)
+        self.fitting.update(size for size in BLOCKS if hashes and fits(len(hashes), lengths[0], size))
+        self.rows[read.id] = read
+
+    def block(self) -> int:
+        """Return the tokens of a block: as the header says, else what fits most rows."""
+        best = max(BLOCKS, key=lambda size: (self.fitting[size], -BLOCKS.index(size)))
+        return self.block_size or best
+
+    def odd_of(self, rows: list[_Row]) -> Counter[str]:
+        """Return what was odd about rows, for the first session with what was odd about the file."""
+        noted, self.odd = self.odd, Counter()
+        size = self.block()
+        noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.request.prompt, size) for r in rows)
+        return noted
+
+    def sessions(self) -> list[list[_Row]]:
+        """Return rows by session: by play, or those that links or an agent's name hold together."""
+        groups = _Groups()
+        for row in self.rows.values():
+            row.above = [self.rows[name] for name in row.waits_for if name in self.rows]
+            self.odd["waits for requests that are missing"] += len(row.waits_for) - len(row.above)
+            if row.play:
+                continue
+            groups.join(f"r{row.id}", f"a{row.agent}" if row.agent else f"r{row.id}")
+            for name in (*(other.id for other in row.above), *(b for b in row.branches if b in self.rows)):
+                groups.join(f"r{row.id}", f"r{name}")
+        sessions: dict[str, list[_Row]] = {}
+        for row in self.rows.values():
+            sessions.setdefault(f"p{row.play}" if row.play else groups.top(f"r{row.id}"), []).append(row)
+        return list(sessions.values())
+
+
+class _Groups:
+    """Names that belong together, each group under the name at its top."""
+
+    def __init__(self) -> None:
+        self.above: dict[str, str] = {}
+
+    def top(self, name: str) -> str:
+        """Return the name at the top of a group."""
+        while (above := self.above.setdefault(name, name)) != name:
+            self.above[name] = self.above.setdefault(above, above)
+            name = above
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        """Put two groups together."""
+        self.above[self.top(other)] = self.top(one)
+
+
+def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
+    at_s = seconds(
+        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None), 1e3
+    )
+    links = _dicts(row.get("dependencies"))
+    api_s = seconds(row.get("recorded_api_time_ms"), 1e3)
+    request = Request(
+        at_s or 0.0,
+        lengths[0],
+        0,
+        lengths[1],
+        text(row.get("model")) or "unknown",
+        api_s or 0.0,
+        "measured" if api_s else "absent",
+        seconds(row.get("tool_wait_ms"), 1e3),
+        _delay_s(row, links),
+        _tools(row.get("tool_events")),
+    )
+    waits_for = (*_names(row.get("wait_for")), *(text(link.get("request_id")) for link in links))
+    return _Row(
+        id=text(row.get("request_id")) or name,
+        play=text(row.get("play_id")),
+        agent=text(row.get("session_id")),
+        request=request,
+        timed=at_s is not None,
+        waits_for=tuple(dict.fromkeys(waits_for)),
+        branches=tuple(_names(row.get("branches"))),
+    )
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _names(value: Any) -> list[str]:
+    return [found for item in value if (found := text(item))] if isinstance(value, list) else []
+
+
+def _delay_s(row: Mapping[str, Any], links: list[dict[str, Any]]) -> float | None:
+    """Return the wait after an answer: after a dispatch it is no wait, for the answer runs meanwhile."""
+    given = [link.get("delay_ms") for link in links if link.get("trigger") != "dispatch"]
+    known = [found for value in given if (found := seconds(value, 1e3)) is not None]
+    return max(known) if known else seconds(row.get("delay", row.get("delay_ms")), 1e3)
+
+
+def _tools(value: Any) -> tuple[tuple[str, float, float], ...]:
+    """Return (name, start after the first tool's, length) of the tools before a request."""
+    found = []
+    for event in _dicts(value):
+        start_ns = instant_ns(event.get("started_at_unix_ms"))
+        length_s = seconds(event.get("duration_ms"), 1e3)
+        if start_ns is not None and length_s is not None:
+            found.append((text(event.get("tool_class")) or "tool", start_ns / 1e9, length_s))
+    first_s = min((start_s for _, start_s, _ in found), default=0.0)
+    return tuple((name, start_s - first_s, length_s) for name, start_s, length_s in found)
+
+
+class _Session:
+    """Lays the rows of one session on lanes: one an agent, the earliest one first."""
+
+    def __init__(self, name: str, rows: list[_Row], block: int, odd: Counter[str]) -> None:
+        self.name, self.block, self.odd = name, block, odd
+        self.rows = _timed(rows, odd)
+        self.agents: dict[str, str] = {}
+        self.spawners = {name: row for row in reversed(rows) for name in row.branches}
+
+    def recorded(self) -> RecordedSession:
+        """Return the session, its clock started at the first request."""
+        self._infer()
+        origin_s = min(row.request.start_s for row in self.rows)
+        lanes: dict[str, list[_Row]] = {}
+        for row in sorted(self.rows, key=lambda row: row.request.start_s):
+            lanes.setdefault(self._agent(row), []).append(row)
+        names: dict[str, str] = {}
+        recorded = []
+        for agent, rows in lanes.items():
+            parent = self._parent(rows[0], names) if names else None
+            names[agent] = agent if names else "main"
+            recorded.append(RecordedLane(names[agent], parent, self._events(rows, origin_s)))
+        odd = dict(sorted((+self.odd).items()))
+        return RecordedSession(self.name, PLUGIN.name, tuple(recorded), 0, odd)
+
+    def _events(self, rows: list[_Row], origin_s: float) -> Any:
+        requests = []
+        for row in rows:
+            cached = (
+                cached_tokens(row.leading, row.blocks, row.request.prompt, self.block) if row.leading else 0
+            )
+            requests.append(replace(row.request, start_s=row.request.start_s - origin_s, cached=cached))
+        return lane_events(requests, self.odd)
+
+    def _infer(self) -> None:
+        """Let an answer end where the wait of a request began that waited for it alone, or for it longest."""
+        for row in sorted(self.rows, key=lambda row: len(row.above)):
+            wait_s = row.request.wait_s
+            open_ = [above for above in row.above if above.request.timing == "absent"]
+            if len(open_) != 1 or wait_s is None or not (row.timed and open_[0].timed):
+                continue
+            last, end_s = open_[0].request, row.request.start_s - wait_s
+            others_s = [above.request.end_s for above in row.above if above is not open_[0]]
+            if end_s > last.start_s and all(other_s < end_s for other_s in others_s):
+                last.length_s, last.timing = end_s - last.start_s, "inferred"
+
+    def _agent(self, row: _Row) -> str:
+        """Return the lane of a row: its agent, else that of the request it waited for, unless it branched."""
+        walked: dict[str, None] = {row.id: None}
+        while not row.agent and row.above and row.id not in row.above[0].branches:
+            row = row.above[0]
+            if row.id in self.agents or row.id in walked:
+                break
+            walked[row.id] = None
+        found = self.agents.get(row.id) or (f"agent {row.agent}" if row.agent else f"request {row.id}")
+        self.agents |= dict.fromkeys(walked, found)
+        return found
+
+    def _parent(self, first: _Row, names: Mapping[str, str]) -> str:
+        """Return the lane that started another: of those that began before it, for others cannot have."""
+        starters = [*first.above, *filter(None, [self.spawners.get(first.id)])]
+        return next((names[agent] for agent in map(self._agent, starters) if agent in names), "main")
+
+
+def _timed(rows: list[_Row], odd: Counter[str]) -> list[_Row]:
+    """Return rows with a start each: those without a time start when what they wait for allows it."""
+    after: dict[str, list[_Row]] = {}
+    open_ = {row.id: 0 if row.timed else len(row.above) for row in rows}
+    for row in rows:
+        for above in () if row.timed else row.above:
+            after.setdefault(above.id, []).append(row)
+    ready = [row for row in rows if not open_[row.id]]
+    for row in ready:  # grows while it is walked
+        _start(row)
+        for later in after.get(row.id, ()):
+            open_[later.id] -= 1
+            ready += [later] if not open_[later.id] else []
+    odd["requests that wait for one another in a circle"] += len(rows) - len(ready)
+    odd["rows without a timestamp"] += sum(not row.timed for row in rows)
+    return rows
+
+
+def _start(row: _Row) -> None:
+    if not row.timed:
+        ends_s = [above.request.end_s for above in row.above]
+        row.request.start_s = max(ends_s, default=0.0) + (row.request.wait_s or 0.0)

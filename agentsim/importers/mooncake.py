@@ -1,0 +1,176 @@
+"""Mooncake serving traces as JSON lines: when requests came, their lengths, hashes of 512-token blocks.
+
+A row without `session_id` is a session of one call; rows with one (Mooncake+) are turns, `delay` ms after
+the answer before. Cached are the leading blocks that any row above has used: a cache shared by all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+from agentsim.importers._checked import DAMAGED, seconds, text
+from agentsim.importers._serving import (
+    MISFIT,
+    UNUSABLE,
+    Request,
+    SeenBlocks,
+    cached_tokens,
+    fits,
+    hashes_of,
+    lane_events,
+    lengths_of,
+    refuse_empty,
+    rows_of,
+)
+from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
+
+BLOCK_TOKENS = 512
+CHARACTERS_A_TOKEN = 4
+
+AGENTIC = (
+    b'"wait_for"',
+    b'"tool_wait_ms"',
+    b'"branches"',
+    b'"prefix_reset"',
+    b'"dependencies"',
+    b'"play_id"',
+)
+_OTHERS = (b'"requests"', b'"chat_id"', *AGENTIC)
+_COLUMNS = 6
+_ESTIMATED = "tokens estimated from text"
+
+
+@dataclass(frozen=True)
+class Mooncake:
+    """The importer of this format."""
+
+    name: str = "mooncake"
+
+    def recognises(self, path: str, head: bytes) -> bool:  # noqa: ARG002  (content decides, not the name)
+        """Tell it by the lengths of a row, without the links between rows of agentic traces."""
+        lengths = b'"output_length"' in head and (b'"input_length"' in head or b'"text_input"' in head)
+        begins = head.lstrip()[:1] in (b"{", b"[")
+        return begins and lengths and not any(mark in head for mark in _OTHERS)
+
+    def sessions(self, path: str) -> Iterator[RecordedSession]:
+        """Yield rows without a session as they come, then the sessions in order of first appearance."""
+        odd: Counter[str] = Counter()
+        read = _Reader()
+        for place, row in rows_of(path, odd, DAMAGED):
+            session = read.row(row, place, odd)
+            if session is not None:
+                yield session
+                odd.clear()
+        if not read.sessions and not read.yielded:
+            raise refuse_empty(path, "input_length and output_length")
+        for name, rows in read.sessions.items():
+            yield read.session(name, rows, odd)
+            odd.clear()
+
+
+PLUGIN = Mooncake()
+
+
+class _Reader:
+    """Reads rows one after another; of sessions it keeps six numbers a row."""
+
+    def __init__(self) -> None:
+        self.seen = SeenBlocks()
+        self.sessions: dict[str, array[float]] = {}
+        self.noted: dict[str, Counter[str]] = {}
+        self.models: dict[str, int] = {"unknown": 0}
+        self.yielded = False
+
+    def row(self, row: dict[str, Any], place: str, odd: Counter[str]) -> RecordedSession | None:
+        """Return the session that a row is, or keep it for the session that it belongs to."""
+        name = text(row.get("session_id"))
+        noted = self.noted.setdefault(name, Counter()) if name else odd
+        lengths = lengths_of(row) or _estimated(row, noted)
+        if lengths is None:
+            odd[UNUSABLE] += 1
+            return None
+        prompt, output = lengths
+        cached = self._cached(hashes_of(row), prompt, noted)
+        if not name:
+            self.yielded = True
+            return _single(
+                row, place, RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent"), odd
+            )
+        start_s, delay_s = (
+            seconds(row.get("timestamp"), 1e3),
+            seconds(row.get("delay", row.get("delay_ms")), 1e3),
+        )
+        model = self.models.setdefault(_model(row), len(self.models))
+        kept = (
+            nan if start_s is None else start_s,
+            prompt,
+            cached,
+            output,
+            nan if delay_s is None else delay_s,
+        )
+        self.sessions.setdefault(name, array("d")).extend((*kept, model))
+        return None
+
+    def _cached(self, hashes: list[str], prompt: int, odd: Counter[str]) -> int:
+        if not hashes:
+            return 0
+        leading = self.seen.leading(hashes)
+        if not fits(len(hashes), prompt, BLOCK_TOKENS):
+            odd[MISFIT] += 1
+        return cached_tokens(leading, len(hashes), prompt, BLOCK_TOKENS) if leading else 0
+
+    def session(self, name: str, rows: array[float], odd: Counter[str]) -> RecordedSession:
+        """Return the session that kept rows are, its clock started at the first."""
+        odd = odd + self.noted.get(name, Counter())
+        names = list(self.models)
+        requests = [_request(rows[i : i + _COLUMNS], names) for i in range(0, len(rows), _COLUMNS)]
+        _order(requests, odd)
+        lane = RecordedLane("main", None, lane_events(requests, odd))
+        return RecordedSession(name, PLUGIN.name, (lane,), 0, dict(sorted((+odd).items())))
+
+
+def _single(row: Mapping[str, Any], place: str, call: RecordedCall, odd: Counter[str]) -> RecordedSession:
+    name = text(row.get("request_id")) or f"row {place.rpartition(':')[2]}"
+    return RecordedSession(
+        name, PLUGIN.name, (RecordedLane("main", None, (call,)),), 0, dict(odd) if odd else {}
+    )
+
+
+def _model(row: Mapping[str, Any]) -> str:
+    return text(row.get("model")) or "unknown"
+
+
+def _estimated(row: Mapping[str, Any], odd: Counter[str]) -> tuple[int, int] | None:
+    """Return lengths where the prompt is given as text, four characters a token."""
+    given = row.get("text_input")
+    lengths = lengths_of({**row, "input_length": 0})
+    if not isinstance(given, str) or lengths is None:
+        return None
+    odd[_ESTIMATED] += 1
+    return -(-len(given) // CHARACTERS_A_TOKEN), lengths[1]
+
+
+def _request(kept: array[float], models: list[str]) -> Request:
+    start_s, prompt, cached, output, delay_s, model = kept
+    lengths = int(prompt), int(cached), int(output)
+    return Request(start_s, *lengths, models[int(model)], delay_s=None if isnan(delay_s) else delay_s)
+
+
+def _order(requests: list[Request], odd: Counter[str]) -> None:
+    """Sort the turns of a session and set those without a timestamp after the turn before them."""
+    latest_s = 0.0
+    for request in requests:
+        if isnan(request.start_s):
+            odd["rows without a timestamp"] += 1
+            request.start_s = latest_s + (request.delay_s or 0.0)
+        odd["rows out of order"] += request.start_s < latest_s
+        latest_s = max(latest_s, request.start_s)
+    requests.sort(key=lambda request: request.start_s)
+    origin_s = requests[0].start_s
+    for request in requests:
+        request.start_s -= origin_s

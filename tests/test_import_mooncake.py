@@ -1,0 +1,191 @@
+"""Mooncake serving traces: prefixes from block hashes, sessions of one row or of many, nothing timed."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from span_checks import (
+    DATA,
+    LOGS,
+    calls_of,
+    damaged,
+    import_or_refuse,
+    needs_logs,
+    one_in,
+    recognised_by,
+    sessions_in,
+    tokens_of,
+    waits_of,
+)
+
+from agentsim.errors import ImportFormatError
+from agentsim.importers import _serving
+from agentsim.importers._serving import SeenBlocks
+from agentsim.importers.base import importer_of
+from agentsim.importers.mooncake import PLUGIN
+
+FILES = [DATA / "mooncake_plain.jsonl", DATA / "mooncake_plus.jsonl"]
+
+
+def row(**more: Any) -> str:
+    return json.dumps({"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]} | more)
+
+
+def test_a_row_without_a_session_is_a_session_of_one_call() -> None:
+    sessions = sessions_in(PLUGIN, FILES[0])
+    assert [session.name for session in sessions] == ["row 1", "row 2", "row 3", "row 4"]
+    assert [calls_of(session) for session in sessions] == [[(0, 0, "absent")]] * 4
+
+
+def test_cached_are_the_leading_blocks_that_any_row_above_has_used() -> None:
+    tokens = [tokens_of(session)[0][:2] for session in sessions_in(PLUGIN, FILES[0])]
+    assert tokens == [(1100, 0), (1500, 1024), (600, 600), (100, 100)]
+
+
+def test_rows_of_a_session_are_its_turns_in_their_time() -> None:
+    first, second = sessions_in(PLUGIN, FILES[1])
+    assert calls_of(first) == [(0, 0, "absent"), (4, 0, "absent")]
+    assert waits_of(first) == [("tool", "tools and waits", 0, 4)]
+    assert first.odd == {"answers not timed": 2, "rows without a timestamp": 1}
+    assert [call.model for call in first.calls] == ["m-1", "m-1"]
+    assert calls_of(second) == [(0, 6, "inferred"), (8, 0, "absent"), (10.5, 0, "absent")]
+
+
+def test_a_pause_of_which_nothing_is_told_holds_the_answer_and_is_no_tool() -> None:
+    _, second = sessions_in(PLUGIN, FILES[1])
+    assert waits_of(second) == [
+        ("tool", "tools and waits", 6, 2),
+        ("harness", "answer not timed, and wait", 8, 2.5),
+    ]
+
+
+BLOCKS = {
+    "as many as the prompt fills": (600, [1, 2], 600, {}),
+    "exactly full": (1024, [1, 2], 1024, {}),
+    "one token more than they hold": (1025, [1, 2], 1024, {"hash_ids do not fit input_length": 1}),
+    "one block too many": (512, [1, 2], 512, {"hash_ids do not fit input_length": 1}),
+    "far too many, of smaller blocks": (64, [1, 2, 3, 4], 32, {"hash_ids do not fit input_length": 1}),
+    "none": (600, [], 0, {}),
+    "text": (600, ["1", "2"], 600, {}),
+    "no hashes at all": (600, [1, None], 0, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_must_be_those_that_the_prompt_fills(name: str, tmp_path: Path) -> None:
+    prompt, hashes, cached, odd = BLOCKS[name]
+    path = tmp_path / "log.jsonl"
+    path.write_text(row() + "\n" + row(input_length=prompt, hash_ids=hashes) + "\n")
+    _, session = sessions_in(PLUGIN, path)
+    assert tokens_of(session) == [(prompt, cached, 5, 0)]
+    assert session.odd == odd
+
+
+ROWS = {
+    "a truncated last row": (f"{row()}\n{row()}\n{row()[:30]}", 2),
+    "half a row, then the same row": (f"{row()[:30]}\n{row()}\n{row()}\n", 2),
+    "a row with negative lengths": (f"{row()}\n{row(input_length=-1)}\n{row()}\n", 2),
+    "a row that is no object": (f"{row()}\n7\n{row()}\n", 2),
+    "lengths as text": (f"{row(input_length='600')}\n", 1),
+    "lengths as floats": (f"{row(input_length=600.0)}\n", 1),
+    "a byte order mark": (f"\ufeff{row()}\n", 1),
+    "a separator of lines in a text": (row(text_input="a\u2028b\x85c") + "\n", 1),
+    "a list of rows": (f"[{row()},\n{row()}]", 2),
+    "no timestamp": ('{"input_length": 4, "output_length": 2}\n', 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_odd_rows_are_left_out_and_the_others_read(name: str, tmp_path: Path) -> None:
+    text, count = ROWS[name]
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    assert len(sessions_in(PLUGIN, path)) == count
+
+
+def test_what_is_left_out_is_counted_with_the_next_session(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{row()}\n{{broken\n{row(output_length=None)}\n{row()}\n{row()}\n")
+    assert [dict(session.odd) for session in sessions_in(PLUGIN, path)] == [
+        {}, {"damaged rows left out": 1, "rows without usable lengths left out": 1}, {},
+    ]  # fmt: skip
+
+
+def test_turns_out_of_order_are_sorted_and_counted(tmp_path: Path) -> None:
+    rows = [row(session_id="s", timestamp=at) for at in (3000, 1000, 2000)]
+    session = one_in(PLUGIN, "\n".join(rows), tmp_path)
+    assert [start for start, *_ in calls_of(session)] == [0, 1, 2]
+    assert session.odd == {"answers not timed": 3, "rows out of order": 2}
+
+
+def test_a_prompt_given_as_text_is_estimated_and_says_so(tmp_path: Path) -> None:
+    text = json.dumps({"session_id": "s", "text_input": "x" * 401, "output_length": 5})
+    session = one_in(PLUGIN, text, tmp_path)
+    assert tokens_of(session) == [(101, 0, 5, 0)]
+    assert session.odd["tokens estimated from text"] == 1
+
+
+def test_blocks_not_met_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_serving, "GENERATION", 10)
+    seen = SeenBlocks()
+    for first in range(0, 100, 5):
+        assert seen.leading(["kept", *map(str, range(first, first + 5))]) == int(first > 0)
+        assert len(seen.young) + len(seen.old) < 40
+    assert seen.leading(["0"]) == 0
+
+
+def test_rows_without_sessions_are_read_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{row(timestamp=at)}\n" for at in range(20_000)))
+    tracemalloc.start()
+    assert sum(1 for _ in PLUGIN.sessions(str(path))) == 20_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * 2**20
+
+
+@pytest.mark.parametrize("text", ['{"input_length": 3}', "{}", '{"input_length": 3, "out', "[]", "7"])
+def test_a_file_without_a_row_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ImportFormatError, match=r"log\.jsonl:1: "):
+        one_in(PLUGIN, text, tmp_path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_format_is_known_by_its_content(path: Path) -> None:
+    assert importer_of(str(path)).name == "mooncake"
+
+
+@needs_logs
+def test_of_the_shared_logs_only_its_own_are_taken() -> None:
+    assert recognised_by(PLUGIN) == {f"mooncake/{file.name}" for file in (LOGS / "mooncake").iterdir()}
+
+
+@needs_logs
+def test_every_row_of_a_shared_trace_is_read_and_its_blocks_fit() -> None:
+    path = LOGS / "mooncake" / "synthetic_trace.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    sessions = list(PLUGIN.sessions(str(path)))
+    tokens = [tokens_of(session)[0] for session in sessions]
+    assert [(prompt, output) for prompt, _, output, _ in tokens] == [
+        (r["input_length"], r["output_length"]) for r in rows
+    ]
+    assert not any(session.odd for session in sessions)
+    seen: set[int] = set()
+    for r, (_, cached, *_) in zip(rows, tokens, strict=True):
+        known = next((i for i, h in enumerate(r["hash_ids"]) if h not in seen), len(r["hash_ids"]))
+        seen.update(r["hash_ids"])
+        assert cached == min(known * 512, r["input_length"])
+
+
+@settings(max_examples=150)
+@given(data=st.data(), path=st.sampled_from(FILES))
+def test_damaged_files_are_read_or_refused(
+    data: st.DataObject, path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import_or_refuse(PLUGIN, data.draw(damaged(path.read_bytes())), tmp_path_factory.getbasetemp())
