@@ -150,3 +150,33 @@ def test_the_json_of_a_session_has_the_agreed_keys():
     assert set(data["durations"]) == {"measured", "inferred", "absent"}
     assert json.loads(json.dumps(data)) == data
     assert data["model_s"] + data["tool_s"] + data["residual_s"] == pytest.approx(data["task_s"])
+
+
+def test_a_session_that_two_files_hold_counts_once(folder):
+    (folder / "copy.json").write_bytes((DATA / "weka_plain.json").read_bytes())
+    observed = observe_logs(str(folder))
+    assert sorted(o.session for o in observed.sessions) == ["odd", "plain"]
+    assert list(observed.passed_over["a session that another file holds, too"])
+
+
+@pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")
+def test_sub_agents_files_are_read_with_their_session():
+    observed = observe_logs(str(LOGS / "claude-code"))
+    parallel = next(o for o in observed.sessions if o.sub_agents == 4)
+    assert parallel.session.startswith("b3a7bd3c")
+    assert len(observed.passed_over["part of another file's session"]) == 5
+
+
+@pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")
+def test_every_log_of_every_format_replays_in_its_busy_time():
+    """Within half a percent and a tenth of a second; sessions without readable times are left out."""
+    off = []
+    for recorded in sessions_below(str(LOGS), Walk()):
+        seen = observe(recorded)
+        untimed = seen.durations["absent"] or "time not readable" in recorded.odd
+        if untimed or recorded.format in ("mooncake", "swe_agent") or not seen.model_calls:
+            continue
+        took = replay(recorded).task.completion_ns / 1e9
+        if took != pytest.approx(seen.task_s, rel=0.005, abs=0.1):
+            off.append((recorded.format, recorded.name, took, seen.task_s))
+    assert off == []

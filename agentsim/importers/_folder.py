@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import open_sessions
+from agentsim.importers.base import PartAware, importer_of, open_sessions
 from agentsim.recorded import RecordedSession
 
 
@@ -33,12 +33,29 @@ def sessions_below(
     if not os.path.isdir(path):
         yield from open_sessions(path, log_format)
         return
+    told: set[tuple[str, str]] = set()
     for file in _files(path, walk):
         try:
-            yield from open_sessions(file, log_format)
+            yield from _new_ones(file, walk, log_format, told)
         except ImportFormatError as bad:
             walk.pass_over(file, _reason(str(bad)))
         step()
+
+
+def _new_ones(
+    file: str, walk: Walk, log_format: str | None, told: set[tuple[str, str]]
+) -> Iterator[RecordedSession]:
+    """Yield the sessions of one of many files that no other file has told already."""
+    importer = importer_of(file, log_format)
+    if isinstance(importer, PartAware) and importer.main_file_of(file) is not None:
+        walk.pass_over(file, "part of another file's session")
+        return
+    for session in importer.sessions(file):
+        if (session.format, session.name) in told:
+            walk.pass_over(file, "a session that another file holds, too")
+            continue
+        told.add((session.format, session.name))
+        yield session
 
 
 def count_files(path: str) -> int:
@@ -50,18 +67,13 @@ def _files(folder: str, walk: Walk) -> Iterator[str]:
     for place, folders, names in os.walk(
         folder, onerror=lambda bad: walk.pass_over(folder, str(bad.strerror))
     ):
-        folders[:] = sorted(name for name in folders if not _is_part_of_a_session(place, name))
+        folders.sort()
         for name in sorted(names):
             path = os.path.join(place, name)
             if _is_plain(path):
                 yield path
             else:
                 walk.pass_over(path, "not a plain file")
-
-
-def _is_part_of_a_session(place: str, name: str) -> bool:
-    """A folder beside a session's file, of the same name, holds its sub-agents: the file speaks for them."""
-    return os.path.isfile(os.path.join(place, f"{name}.jsonl"))
 
 
 def _is_plain(path: str) -> bool:

@@ -43,6 +43,15 @@ class Importer(Protocol):
         ...
 
 
+@runtime_checkable
+class PartAware(Protocol):
+    """An importer of a format that spreads a session over several files."""
+
+    def main_file_of(self, path: str) -> str | None:
+        """Return the file that `path` is read with, or None where it is read on its own."""
+        ...
+
+
 def open_sessions(path: str, format: str | None = None) -> Iterator[RecordedSession]:
     """Return the sessions of a log, read by the importer called `format`, or by the one that fits.
 

@@ -35,7 +35,7 @@ def _split(seen: Sequence[Observation], width: int) -> Table:
     parts = [
         ("model", sum(o.model_s for o in seen), "blue"),
         ("tools", sum(o.tool_s for o in seen), "yellow"),
-        ("harness", sum(o.split.residual_s for o in seen), "bright_black"),
+        ("unexplained", sum(o.split.residual_s for o in seen), "bright_black"),
     ]
     total = sum(seconds for _, seconds, _ in parts)
     unit, factor = time_unit(total)
