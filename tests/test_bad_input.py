@@ -362,7 +362,7 @@ COMMANDS = [
     ),
     bad_command("a log of 200 MB of nothing", "import l.yaml", "l.yaml:1: not a log", l=sparse),
     bad_command("an empty log", "import l.yaml", "l.yaml:1: the file is empty", l=""),
-    bad_command("a log that is a folder", "import l.yaml", "l.yaml:1: not a log", l=Path.mkdir),
+    bad_command("a log that is a folder", "import l.yaml", "l.yaml: no session in it", l=Path.mkdir),
     bad_command("a log that is not there", "import ww.yaml", "ww.yaml: no such file; did you mean 'w.yaml'"),
     bad_command("an unknown log format", "import w.yaml --from weak", "'weak'; did you mean 'weka'"),
     bad_command("a damaged gzip file", "import l.yaml", "l.yaml:1: ", l=b"\x1f\x8b\x08\x00rubbish"),
