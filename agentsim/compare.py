@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from agentsim.backends.base import ServiceTime
+from agentsim.coexec.base import Serve
 from agentsim.plan import Plan
 from agentsim.result import Result
 from agentsim.summary import Summary, SummaryBuilder
@@ -86,9 +87,14 @@ def compare(
 
 def instant_plan(plan: Plan) -> Plan:
     """Return the same task with inference that takes no time."""
-    engines = {name: InstantCost() for name in plan.engines}
     return replace(
-        plan, deployment="instant", title="inference in no time", engines=engines, unknown_parts=()
+        plan,
+        deployment="instant",
+        title="inference in no time",
+        engines={"instant": InstantCost()},
+        links={},
+        stages=(Serve("instant"),),
+        unknown_parts=(),
     )
 
 

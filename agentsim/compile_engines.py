@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from agentsim import plugins
-from agentsim.backends.base import Batch, CostModel, Drafter, EngineParts, IterationCost
+from agentsim.backends.base import Drafter, EngineParts
 from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan
@@ -23,9 +22,7 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
     """Return the plan of a task on a deployment of engines. Raises as `compile.compile_plan` does."""
     deployment = catalog.from_document(Deployment, document, name)
     compiler = _EngineCompiler(deployment, os.path.dirname(document.name))
-    engines = {key: compiler.cost(engine) for key, engine in deployment.engines.items()}
-    pattern = plugins.load("coexec", deployment.pattern)(PatternParts(deployment, engines, compiler.ledger))
-    limit = compiler.ledger.take_or_none(compiler.model.context)
+    pattern = plugins.load("coexec", deployment.pattern)(compiler.parts())
     return Plan(
         task=task,
         deployment=name,
@@ -33,7 +30,7 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
         engines=pattern.engines,
         links=pattern.links,
         stages=pattern.stages,
-        limit_tokens=task.limit_below(limit, compiler.model.title),
+        limit_tokens=task.limit_below(*compiler.limit()),
         usd_per_s=compiler.usd_per_s(),
         pace_sigma=compiler.pace_sigma,
         sources=compiler.ledger.used(),
@@ -41,20 +38,23 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
     )
 
 
-Backend = Callable[[EngineParts], IterationCost]
-
-
 class _EngineCompiler:
-    """Compiles the engines of one deployment and remembers the sources."""
+    """Resolves the engines of one deployment and remembers the sources."""
 
     def __init__(self, deployment: Deployment, near: str) -> None:
         self.deployment, self.near = deployment, near
         self.ledger = Ledger()
-        self.model = catalog.load(Model, deployment.model, near)
+        self.models = {deployment.model: catalog.load(Model, deployment.model, near)}
         self.chips: list[tuple[Chip, int]] = []
         self.pace_sigma = 0.0
 
-    def cost(self, engine: Engine) -> CostModel:
+    def parts(self) -> PatternParts:
+        """Return what the deployment's pattern joins."""
+        drafters = tuple(self._drafters())
+        engines = {name: self._engine(engine) for name, engine in self.deployment.engines.items()}
+        return PatternParts(self.deployment, engines, drafters, self.ledger)
+
+    def _engine(self, engine: Engine) -> EngineParts:
         chip = catalog.load(Chip, engine.hardware, self.near)
         self.chips.append((chip, engine.chips))
         if engine.chips < 1:
@@ -63,22 +63,20 @@ class _EngineCompiler:
             raise SpecError(
                 f"{self.deployment.title}: an engine is a gpu or an lpx; an endpoint has its own file"
             )
-        return self._fastest(engine, chip, plugins.load("backends", engine.backend))
+        name = engine.model or self.deployment.model
+        model = self.models.setdefault(name, catalog.load(Model, name, self.near))
+        return EngineParts(model, chip, engine, None, self.ledger, self.near)
 
-    def _fastest(
-        self, engine: Engine, chip: Chip, backend: Callable[[EngineParts], IterationCost]
-    ) -> CostModel:
-        """Compile with the draft length that is asked for, or the one that decodes fastest alone."""
-        costs = []
-        for drafter in self._drafters():
-            parts = EngineParts(self.model, chip, engine, drafter, self.ledger, self.near)
-            costs.append(backend(parts))
-        return min(costs, key=_token_s)
+    def limit(self) -> tuple[int | None, str]:
+        """Return the smallest context among the models that engines run, and the model that has it."""
+        limits = [(self.ledger.take_or_none(m.context), m.title) for m in self.models.values()]
+        known = [(limit, title) for limit, title in limits if limit is not None]
+        return min(known) if known else limits[0]
 
-    def _drafters(self) -> list[Drafter | None]:
+    def _drafters(self) -> list[Drafter]:
         choice = self.deployment.speculation
         if choice is None:
-            return [None]
+            return []
         drafter = catalog.load(Model, choice.drafter, self.near)
         self._check_drafter(drafter, choice.drafter)
         assert drafter.drafting is not None
@@ -113,13 +111,3 @@ class _EngineCompiler:
                 return None
             total += price * count
         return total
-
-
-_TYPICAL_CONTEXT = 10_000
-"""Where draft lengths are compared; the best one hardly depends on it."""
-
-
-def _token_s(cost: IterationCost) -> float:
-    """Seconds per token of one sequence that decodes alone."""
-    window = min(_TYPICAL_CONTEXT, cost.window_tokens) if cost.window_tokens else 0
-    return cost.iteration_s(Batch(1, _TYPICAL_CONTEXT, window)) / cost.tokens_per_step

@@ -215,6 +215,8 @@ class Result:
     """A part of the inference time is unknown and counts as zero."""
     asked_for: str = ""
     """What named the deployment: its name, or a path."""
+    decode_parts: Mapping[str, float] = field(default_factory=dict)
+    """What decoding waited for (s), where the engine that decodes says so; sums to the mean DECODE."""
     overrides: tuple[str, ...] = ()
     """Fields that were set for this run alone, as `path=value`."""
 

@@ -35,6 +35,7 @@ class Summary:
     runs: int
     completion_s: Spread
     parts_s: dict[Part, float]
+    decode_parts_s: dict[str, float]
     tokens: Tokens
     peak_context: int
     model_calls: float
@@ -78,6 +79,7 @@ class Summary:
             "task_completion_s": asdict(self.completion_s),
             "trajectory_e2e_latency_ms": asdict(self.completion_s.scaled(1e3)),
             "breakdown_s": {p.key: self.parts_s[p] for p in Part if p is not Part.HUMAN},
+            "decode_parts_s": self.decode_parts_s,
             "tool_slot_wait_s": self.slot_wait_s,
             "human_wait_s": self.human_s,
             "inference_share": self.inference_share,
@@ -109,6 +111,7 @@ class SummaryBuilder:
         self._runs = 0
         self._completion_s: list[float] = []
         self._parts_ns = [0] * len(Part)
+        self._decode_parts: dict[str, float] = {}
         self._totals: Counter[str] = Counter()
         self._peak = 0
         self._ttft_ns = array("d")
@@ -123,6 +126,9 @@ class SummaryBuilder:
         self._completion_s += result.completion_s()
         self._cost.append(result.cost_usd)
         self._warnings.update(result.warnings)
+        for name, seconds in result.decode_parts.items():
+            summed = self._decode_parts.get(name, 0.0) + seconds * len(result.tasks)
+            self._decode_parts[name] = summed
         for task in result.tasks:
             self._peak = max(self._peak, task.peak_context)
             self._parts_ns = [a + b for a, b in zip(self._parts_ns, task.parts_ns, strict=True)]
@@ -145,6 +151,7 @@ class SummaryBuilder:
             runs=self._runs,
             completion_s=completion,
             parts_s={part: to_s(self._parts_ns[part]) / tasks for part in Part},
+            decode_parts_s={name: seconds / tasks for name, seconds in self._decode_parts.items()},
             tokens=Tokens(*(totals[f"{name}_tokens"] / tasks for name in ("prompt", "cached", "output"))),
             peak_context=self._peak,
             model_calls=totals["model_calls"] / tasks,

@@ -14,7 +14,13 @@ from agentsim.backends.base import Drafter, EngineParts
 from agentsim.backends.lpx.chip import build_lpu
 from agentsim.backends.lpx.fabric import Fabric, Level, Span, build_fabric
 from agentsim.backends.lpx.laws import check_schedule
-from agentsim.backends.lpx.programs import Stage, entry_schedule, exit_schedule, layer_schedule
+from agentsim.backends.lpx.programs import (
+    Stage,
+    entry_schedule,
+    exit_schedule,
+    feed_forward_schedule,
+    layer_schedule,
+)
 from agentsim.backends.lpx.report import schedule_report, schedule_trace
 from agentsim.backends.lpx.schedule import START, Options, Ready, Schedule, Slice, Timeline, Work
 from agentsim.backends.lpx.shapes import layers_of
@@ -303,3 +309,20 @@ def test_a_trace_is_the_schedule_on_a_clock():
     for spans in tracks.values():
         spans.sort()
         assert all(b[0] >= a[1] - 1e-6 for a, b in pairwise(spans))
+
+
+# feed-forward layers alone
+
+
+@pytest.mark.parametrize("rows", [1, 8, 64])
+@pytest.mark.parametrize(("model", "exchanges"), [("gemma-4-31b", 2), ("gpt-oss-120b", 3)])
+def test_a_feed_forward_layer_alone_obeys_the_laws_and_has_its_exchanges(model, exchanges, rows):
+    """Inner and output, and the router's."""
+    chip, ledger = catalog.load(Chip, "lp30"), Ledger()
+    fabric, lpu = build_fabric(chip, 1, ledger), build_lpu(chip, "fp8", ledger)
+    stage = Stage(lpu, fabric.spans(64), 64, 1.0, 1.0)
+    layer = layers_of(catalog.load(Model, model).shape.value, False, 64)[0]
+    alone = feed_forward_schedule(stage, layer.hidden, layer.feed_forward, rows)
+    check_schedule(alone)
+    assert len({event.label for event in alone.events if event.vectors}) == exchanges
+    assert alone.makespan_ps < layer_schedule(stage, layer, rows, 0.0, 0.0).makespan_ps

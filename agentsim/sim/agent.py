@@ -190,9 +190,12 @@ class Agent:
             )
 
     def _work(self, output: int, recorded: Recorded) -> Work:
-        prefix, spread = Prefix(self.cached, self.last_call_ns), self.session.plan.pace_sigma
+        prefix, spread = self._prefix(), self.session.plan.pace_sigma
         pace = exp(spread * normal(self._stream("acceptance"))) if spread else 1.0
         return Work(self.context, prefix, output, pace, *recorded)
+
+    def _prefix(self) -> Prefix:
+        return Prefix(self.cached, self.last_call_ns, self.session.prefix + self.lane)
 
     def _check_limits(self, output: int) -> None:
         session, plan = self.session, self.session.plan

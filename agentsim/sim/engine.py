@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 from agentsim.backends.base import CostModel, IterationCost
 from agentsim.backends.recorded import ReplayCost
-from agentsim.coexec.base import Serve
+from agentsim.coexec.base import Route, Serve
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
 from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
+from agentsim.sim.decode import decode_parts
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.replay import Replay
 from agentsim.sim.request import Server
+from agentsim.sim.routed import routed
 from agentsim.sim.server import EngineServer
 from agentsim.sim.service import Service
 from agentsim.sim.session import Session
@@ -55,7 +57,10 @@ def _door(env: Clock, plan: Plan, servers: dict[str, Server]) -> Server:
     first = plan.stages[0]
     if len(plan.stages) == 1 and isinstance(first, Serve):
         return servers[first.engine]
-    return staged(env, plan.stages, servers, plan.links)
+    if isinstance(first, Route):
+        return routed(env, first, servers, plan.links)
+    steps = [stage for stage in plan.stages if not isinstance(stage, Route)]
+    return staged(env, steps, servers, plan.links)
 
 
 def _task(session: Session, arrival_ns: int) -> Steps:
@@ -90,6 +95,7 @@ def _result(
         cost_usd=_cost(plan, recorder),
         lower_bound=bool(plan.unknown_parts),
         asked_for=plan.asked_for,
+        decode_parts=decode_parts(plan, recorder.tasks),
         overrides=plan.overrides,
         by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )

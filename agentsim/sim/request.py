@@ -16,11 +16,12 @@ Stretch = tuple[Part, str, int]
 class Prefix(NamedTuple):
     """The part of a prompt that a server has seen before: how much of it, and when it was last used.
 
-    What of it is still cached is the server's to say.
+    What of it is still cached is the server's to say. `owner` is the agent whose calls made it.
     """
 
     tokens: int
     used_ns: int
+    owner: str = ""
 
 
 class Work(NamedTuple):

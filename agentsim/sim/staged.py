@@ -7,8 +7,7 @@ from typing import Any
 
 from simpy import Event
 
-from agentsim.backends.base import IterationCost
-from agentsim.coexec.base import LinkCost, Move, Serve, Stage
+from agentsim.coexec.base import LinkCost, Move, Serve, Step
 from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
@@ -73,7 +72,7 @@ class StagedServer:
     def __init__(
         self,
         env: Clock,
-        stages: Sequence[Stage],
+        stages: Sequence[Step],
         servers: Mapping[str, EngineServer],
         links: Mapping[str, Link],
     ) -> None:
@@ -90,7 +89,7 @@ class StagedServer:
         for stage in self._stages:
             if isinstance(stage, Move):
                 start = self._env.now
-                yield self._links[stage.link].move(self._moved_bytes(stage, answer))
+                yield self._links[stage.link].move(stage.bytes(answer.prompt, answer.cached))
                 answer.add(Part.KV_TRANSFER, f"KV over {stage.link}", self._env.now - start)
             else:
                 request = self._submit(stage, answer)
@@ -108,19 +107,9 @@ class StagedServer:
         answer.cached = request.cached
         return request
 
-    def _moved_bytes(self, stage: Move, answer: StagedAnswer) -> float:
-        cost = self._servers[stage.engine].cost
-        whole = _kv_bytes(cost, answer.prompt)
-        return whole if stage.whole else whole - _kv_bytes(cost, answer.cached)
-
-
-def _kv_bytes(cost: IterationCost, context: int) -> float:
-    window = cost.window_tokens
-    return cost.kv_bytes(context, 0.0 if window is None else min(context, window))
-
 
 def staged(
-    env: Clock, stages: Sequence[Stage], servers: Mapping[str, Any], links: Mapping[str, LinkCost]
+    env: Clock, stages: Sequence[Step], servers: Mapping[str, Any], links: Mapping[str, LinkCost]
 ) -> StagedServer:
     """Return the server of a pattern with several stages. Every engine must run iterations."""
     engines = {name: server for name, server in servers.items() if isinstance(server, EngineServer)}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Line, Seconds, Strict, Tokens
+from agentsim.fields import BytesPerSecond, Count, Line, Probability, Seconds, Strict, Tokens
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -22,6 +22,9 @@ class Engine(Strict):
     """A group of chips that holds one copy of the model."""
 
     backend: str = "gpu"
+    model: Annotated[
+        str | None, Field(description="a drafter that runs here alone; default: the deployment's model")
+    ] = None
     hardware: str
     chips: Count = 1
     precision: PrecisionChoice
@@ -56,6 +59,27 @@ class Link(Strict):
     bandwidth: Datum[BytesPerSecond]
 
 
+class When(Strict):
+    """What a call must be for a rule to hold; all that is given must hold."""
+
+    context_over: Annotated[Tokens | None, Field(description="its prompt is longer")] = None
+    new_tokens_over: Annotated[Tokens | None, Field(description="more of its prompt is not cached")] = None
+    role: Annotated[str | None, Field(description="the sub-agent that calls; 'main' is the first agent")] = (
+        None
+    )
+
+
+class Rule(Strict):
+    """Where calls go, and what becomes of the KV that they left on another engine.
+
+    `kv`: it moves over the link, is prefilled again, or whichever is estimated to be cheaper.
+    """
+
+    when: When
+    to: str
+    kv: Literal["cheaper", "move", "prefill"] = "cheaper"
+
+
 class Deployment(Strict):
     """Engines by name, and the co-execution pattern that says which does what.
 
@@ -70,4 +94,12 @@ class Deployment(Strict):
     engines: dict[str, Engine]
     links: dict[str, Link] = Field(default_factory=dict)
     kv: Literal["new", "whole"] = "new"
+    attention_overhead_share: Annotated[
+        Datum[Probability] | None,
+        Field(description="pattern attention-ffn: the attention's share of a GPU layer's fixed time"),
+    ] = None
     speculation: Speculation | None = None
+    rules: Annotated[
+        tuple[Rule, ...], Field(description="pattern routed: the first that holds is followed")
+    ] = ()
+    default: Annotated[str | None, Field(description="pattern routed: the engine of all other calls")] = None

@@ -24,6 +24,7 @@ NAMES = {
     Part.NETWORK: "network",
     Part.COMPACTION: "compaction",
 }
+DECODE_NAMES = {"first_bit": "first bit", "sram": "SRAM", "ffn": "FFN"}
 
 
 def run_screen(summary: Summary, width: int, workflow: str, written: Sequence[str] = ()) -> RenderableType:
@@ -93,6 +94,13 @@ def _breakdown(summary: Summary, width: int) -> Table:
         if part is Part.TOOL and summary.slot_wait_s:
             waited = f"{summary.slot_wait_s / factor:.1f} of it"
             table.add_row("    for a slot", Text(waited, style="dim"), "", "")
+        if part is Part.DECODE:
+            for name, spent in summary.decode_parts_s.items():
+                figures = f"{spent / factor:.1f}", f"{100 * spent / total:.1f}"
+                shown = [
+                    Text(text, style="dim") for text in (f"    {DECODE_NAMES.get(name, name)}", *figures)
+                ]
+                table.add_row(shown[0], bar(spent / total, room, "dim"), *shown[1:])
     table.add_row("", "", "─────", "")
     table.add_row("", "", f"{total / factor:.1f}", "")
     return table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agentsim.backends.base import Drafter, EngineParts, expected_tokens
 from agentsim.backends.lpx.chip import Lpu, build_lpu, check_kv_precision
 from agentsim.backends.lpx.cost import LpxCost, compile_times, pair_slopes
-from agentsim.backends.lpx.fabric import Fabric, build_fabric, check_room
+from agentsim.backends.lpx.fabric import Fabric, Level, build_fabric, check_room
 from agentsim.backends.lpx.mapping import (
     Division,
     Load,
@@ -74,7 +74,7 @@ def build_site(parts: EngineParts) -> Site:
     fabric = build_fabric(parts.chip, engine.racks, ledger)
     check_room(engine.chips, engine.racks, parts.chip)
     shape = ledger.take(parts.model.shape)
-    _check_width(engine, fabric)
+    check_width(engine, fabric)
     drafts = parts.drafter.tokens if parts.drafter else 0
     return Site(lpu, fabric, _load(parts, shape), engine, drafts, _window_of(shape))
 
@@ -172,7 +172,8 @@ def _check_vocabulary(drafter: Drafter, shape: Shape, parts: EngineParts) -> Non
         )
 
 
-def _check_width(engine: Engine, fabric: Fabric) -> None:
+def check_width(engine: Engine, fabric: Fabric) -> None:
+    """Refuse a width at which the chips of a stage would not see the same links."""
     widths = fabric.widths()
     if engine.tensor_parallel is not None and engine.tensor_parallel not in widths:
         raise InfeasibleError(
@@ -189,9 +190,13 @@ def _window_of(shape: Shape) -> int | None:
 
 
 def _note(step: Step, ledger: Ledger) -> None:
-    """Note hops and lanes of the levels that this mapping's schedules use, and of no others."""
     levels = [span.level for span in (*step.stage.spans, step.stage.lenders) if span is not None]
     levels += [hop for hops in (*step.mapping.onward, step.mapping.back) for hop in hops]
+    note_levels(levels, ledger)
+
+
+def note_levels(levels: Iterable[Level], ledger: Ledger) -> None:
+    """Note hops and lanes of the levels that a mapping's schedules use, and of no others."""
     for datum in (datum for level in levels for datum in level.data):
         ledger.take(datum)
 

@@ -156,15 +156,15 @@ def compile_times(step: Step, batched_tokens: int, sequences: int, context: int,
     bare = _one(step, 0.0, 0.0)
     shift = {part: bent[part] - bare[part] for part in PARTS}
     most = batched_tokens + sequences * step.rows
-    layers = _curve(
-        {rows: _plus(_seconds(step.pipelined_ps(rows)), shift) for rows in _counts(step.rows, most)}
+    layers = curve_through(
+        {rows: _plus(_seconds(step.pipelined_ps(rows)), shift) for rows in counts_to(step.rows, most)}
     )
-    head = _curve(
-        {rows: _seconds(step.exit(rows).parts_ps) for rows in _counts(step.rows, sequences * step.rows)}
+    head = curve_through(
+        {rows: _seconds(step.exit(rows).parts_ps) for rows in counts_to(step.rows, sequences * step.rows)}
     )
     drafts = None
     if step.drafts:
-        drafts = _curve({n: _seconds(step.draft_ps(n, 0.0, 0.0)) for n in _counts(1, sequences)})
+        drafts = curve_through({n: _seconds(step.draft_ps(n, 0.0, 0.0)) for n in counts_to(1, sequences)})
     return Times(layers, head, drafts, Slope.of(slope), Slope.of(window_slope))
 
 
@@ -195,7 +195,7 @@ def _one(step: Step, context: float, window: float) -> Parts:
     return _seconds(sum_parts([forward, step.draft_ps(1, context, window)]))
 
 
-def _curve(points: dict[int, Parts]) -> Curve:
+def curve_through(points: dict[int, Parts]) -> Curve:
     """Return the curve through these points, which may not fall: a longer one is never faster."""
     counts = tuple(sorted(points))
     parts = [points[count] for count in counts]
@@ -208,7 +208,7 @@ def _curve(points: dict[int, Parts]) -> Curve:
     return Curve(counts, tuple(times), tuple(parts))
 
 
-def _counts(first: int, most: int) -> list[int]:
+def counts_to(first: int, most: int) -> list[int]:
     """Return 1, `first` and its doublings up to `most` or just beyond."""
     found = [1, 2] if first == 1 else [1, first]
     while found[-1] < most or len(found) < 2:

@@ -119,7 +119,7 @@ def divide(
     sizes = _sizes(load, layers, lenders is not None)
     if lenders is not None:
         room -= _spread_kv(load, layers) / lenders.size
-    fewest = _cut(sizes, room)
+    fewest = fill_stages(sizes, room)
     if fewest is None or len(fewest) > (stages or most) or (stages or 0) > min(most, len(sizes)):
         return None
     return _even(sizes, room, stages or len(fewest))
@@ -234,7 +234,7 @@ def _kv(layer: Layer, load: Load, spread: bool) -> float:
     return load.users * seen * held.kv_elements * held.held * load.kv_bytes
 
 
-def _cut(sizes: Sequence[float], room: float) -> list[tuple[int, int]] | None:
+def fill_stages(sizes: Sequence[float], room: float) -> list[tuple[int, int]] | None:
     """Fill stage after stage; None where one layer alone is too large."""
     cuts, start, filled = [], 0, 0.0
     for index, size in enumerate(sizes):
@@ -252,9 +252,9 @@ def _even(sizes: Sequence[float], room: float, stages: int) -> list[tuple[int, i
     low, high = max(sizes), room
     for _ in range(30):  # to a billionth of the room
         middle = (low + high) / 2
-        cut = _cut(sizes, middle)
+        cut = fill_stages(sizes, middle)
         low, high = (low, middle) if cut and len(cut) <= stages else (middle, high)
-    cut = _cut(sizes, high) or []
+    cut = fill_stages(sizes, high) or []
     while len(cut) < stages:
         widest = max(range(len(cut)), key=lambda i: (cut[i][1] - cut[i][0], -i))
         start, end = cut[widest]

@@ -104,13 +104,20 @@ def layer_schedule(
     mixed = _attend(stage, time, layer.attention, state, seen)
     update = _multiply_and_gather(stage, time, mixed, layer.attention.out_weights, layer.hidden, "output")
     state = time.stream("vector", _whole(update), norm, "norm")
-    inner = _feed_forward(stage, time, layer.hidden, layer.feed_forward, state)
-    down = layer.feed_forward
-    work = stage.product(down.read(rows) / 3, down.used / 3, rows)
-    slices = stage.part(layer.hidden, RESIDUAL_BYTES, rows)
-    result = time.contract(inner, slices, work, "down")
+    result = _mlp(stage, time, layer.hidden, layer.feed_forward, state)
     result = time.pass_on(onward, result, stage.chips, "to the next stage")
     return time.finish(time.gather(stage.spans, result, "down"))
+
+
+def feed_forward_schedule(stage: Stage, hidden: int, shape: FeedForward, rows: int) -> Schedule:
+    """Lay out the norm and the MLP of one layer alone, for `rows` tokens that every chip has received.
+
+    Two exchanges, three where there is a router; the last one brings the result to where it leaves.
+    """
+    time = stage.timeline(rows)
+    norm = stage.elementwise(units.NORM_OPERATIONS * hidden * rows)
+    state = time.stream("vector", [Ready(0)], norm, "norm")
+    return time.finish(time.gather(stage.spans, _mlp(stage, time, hidden, shape, state), "down"))
 
 
 def entry_schedule(
@@ -245,6 +252,13 @@ def _feed_forward(stage: Stage, time: Timeline, hidden: int, shape: FeedForward,
     inner = time.contract(state, size, work, "gate and up")
     gate = stage.elementwise(units.GATE_OPERATIONS * shape.elements * rows / stage.chips)
     return time.gather(stage.spans, time.stream("vector", inner, gate, "gate"), "inner")
+
+
+def _mlp(stage: Stage, time: Timeline, hidden: int, shape: FeedForward, state: Tensor) -> Tensor:
+    """Return each chip's slice of what the MLP makes of a normed state."""
+    inner = _feed_forward(stage, time, hidden, shape, state)
+    work = stage.product(shape.read(time.rows) / 3, shape.used / 3, time.rows)
+    return time.contract(inner, stage.part(hidden, RESIDUAL_BYTES, time.rows), work, "down")
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -115,6 +115,8 @@ def layers_of(shape: Shape, copied: bool, chips: int) -> list[Layer]:
     order = _interleaved([group.layers for group in shape.attention])
     if len(order) != shape.layers:
         raise SpecError(f"a model of {shape.layers} layers has attention for {len(order)}")
+    if experts > shape.layers:
+        raise SpecError(f"a model of {shape.layers} layers has experts in {experts}")
     found = []
     for index, kind in enumerate(order):
         mlp = _feed_forward(shape, index < dense, index >= shape.layers - experts)
