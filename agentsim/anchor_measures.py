@@ -13,13 +13,16 @@ from agentsim.backends.lpx.compiler import lpus_for_weights
 from agentsim.backends.lpx.cost import LpxCost
 from agentsim.backends.lpx.fabric import build_fabric
 from agentsim.bench import P80, RUNS, Case, bench_plan, protocol_named, run_case, sizes_of, step_s
+from agentsim.compile import compile_plan
 from agentsim.plan import Plan
+from agentsim.sim.interactivity import interactivity
 from agentsim.specs import catalog
 from agentsim.specs.anchor import Size
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Ledger
 from agentsim.units import MICROSECOND_S, parse
+from agentsim.workflow.schema import Workflow
 
 LPX, AA, CODING = "lpx", "aa", "speed-coding"
 """A deployment and two protocols."""
@@ -58,6 +61,10 @@ class Runs:
             self._cases[key] = run_case(plan, described, wanted, self.seeds)
         return self._cases[key]
 
+    def turn(self, deployment: str) -> Plan:
+        """Return the plan of a deployment for `interactivity`, which brings a task of its own."""
+        return compile_plan(_ANY_TASK, deployment)
+
     def lpx(self, protocol: str, deployment: str = LPX) -> LpxCost:
         """Return the cost model of the LPUs of a deployment."""
         cost = self.plan(protocol, deployment).engines["main"]
@@ -65,6 +72,8 @@ class Runs:
         return cost
 
 
+NVL72 = "oss2t-nvl72"
+_ANY_TASK = Workflow.model_validate({"name": "any", "steps": [{"user": {"tokens": 1}}]})
 Measure = Callable[[Runs], tuple[float, ...]]
 
 
@@ -128,6 +137,18 @@ def _time_per_token(deployment: str, size: Size) -> Measure:
 
 _CHAT = Size(input_tokens=ONE_K, output_tokens=ONE_K)
 _MIN_LATENCY = Size(input_tokens=ONE_K, output_tokens=TWO_K)
+
+
+def _gain(deployment: str) -> Measure:
+    """Return how much faster one turn is written than on the NVL72 alone, tokens after the first."""
+
+    def measure(runs: Runs) -> tuple[float, ...]:
+        alone, other = (interactivity(runs.turn(name)) for name in (NVL72, deployment))
+        return (other / alone,)
+
+    return measure
+
+
 MEASURES: dict[str, Measure] = {
     "lpx-weights-fit": _weights_fit,
     "lpx-sram-reach-8GB": _reach("8 GB"),
@@ -148,9 +169,14 @@ MEASURES: dict[str, Measure] = {
     "deepseek-b200-mtp3": _speed(CODING, "deepseek-8xb200-mtp3", _MIN_LATENCY),
     "mi300x-gemma": _time_per_token("gemma-mi300x", _CHAT),
     "groq1-llama70b": _speed(CODING, "groqchip1-llama70b", _CHAT),
+    "oss2t-drafter": _gain("oss2t-drafter"),
+    "oss2t-afd": _gain("oss2t-afd"),
+    "oss2t-pd": _gain("oss2t-prefill-decode"),
     "coding-tool-60": _speed(AA, "coding-tool", AA_TEN),
 }
 """What is simulated for each row, in the row's unit. Adding a row's measure is adding one entry."""
+
+
 NOT_YET = {
     "groq1-llama70b-spec": (
         "the drafter has not been named; Llama 3.1 8B does not fit the one stage of GroqChip1s that drafts"
