@@ -4,8 +4,8 @@ Written from the rules alone, in seconds as floats, without an event loop:
 
 * an iteration decodes every sequence that has its first token, and prefills at most the token budget
   less the verified tokens of each of those, first come first served;
-* a call is admitted in order of arrival while a sequence slot and room for its final KV are free, and
-  it never joins an iteration that has begun;
+* a call is admitted in order of arrival while a sequence slot and room for its final KV in the near
+  memory are free (a call alone may use the far memory), and it never joins an iteration that has begun;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
   then yields `tokens_per_step` times its pace more, at least one and at most what is verified.
 """
@@ -84,7 +84,8 @@ class SlowEngine:
             held = sum(self._final_kv(call) for call in running)
             if len(running) >= self.cost.max_sequences:
                 break
-            if held + self._final_kv(self.waiting[0]) > self.cost.kv_capacity_bytes * (1 + 1e-12):
+            near = min(self.cost.kv_knee_bytes, self.cost.kv_capacity_bytes) * (1 + 1e-12)
+            if running and held + self._final_kv(self.waiting[0]) > near:
                 break
             call = self.waiting.pop(0)
             call.started_s = self.now_s

@@ -209,11 +209,26 @@ def test_the_parts_of_an_iteration_sum_to_it(work):
 
 def test_a_larger_batch_gives_more_tokens_and_slower_ones():
     cost = compile_lpx(parts_of("lpx"))
-    times = [cost.iteration_s(batch(n, 10_000)) for n in (1, 2, 4, 8, 16, 32, 64)]
+    near = [
+        n for n in (1, 2, 4, 8, 16, 32, 64) if cost.kv_bytes(n * 10_000, n * WINDOW) <= cost.kv_knee_bytes
+    ]
+    assert len(near) > 2
+    times = [cost.iteration_s(batch(n, 10_000)) for n in near]
     assert times == sorted(times)
-    assert [n / t for n, t in zip((1, 2, 4, 8, 16, 32, 64), times, strict=True)] == sorted(
-        n / t for n, t in zip((1, 2, 4, 8, 16, 32, 64), times, strict=True)
-    )
+    rates = [n / t for n, t in zip(near, times, strict=True)]
+    assert rates == sorted(rates)
+
+
+def test_kv_beyond_the_sram_crosses_one_link_of_each_chip_at_every_step():
+    cost = compile_lpx(parts_of("lpx"))
+    fits = cost.kv_knee_bytes / cost.kv_bytes(1, 0)
+    near, far = Batch(1, fits, 0.0), Batch(1, fits + 100_000, 0.0)
+    beyond = cost.kv_bytes(far.context, far.window) - cost.kv_knee_bytes
+    link_s = beyond / (cost.lpus * 12.5e9)
+    grown = cost.iteration_s(far) - cost.iteration_s(near) - 100_000 * cost.context.time
+    assert grown == pytest.approx(link_s, rel=1e-6)
+    assert cost.kv_capacity_bytes > 10 * cost.kv_knee_bytes
+    assert sum(cost.parts(far).values()) == pytest.approx(cost.iteration_s(far), rel=1e-9)
 
 
 def test_the_calibrated_step_meets_the_row_that_it_was_fitted_on():

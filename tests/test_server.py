@@ -37,6 +37,8 @@ class Simple:
     pair_s: float = 0.0
     window_tokens: int | None = None
     kv_capacity_bytes: float = 1e9
+    kv_knee_bytes: float = inf
+    far_byte_s: float = 0.0
     batched_tokens: int = 100
     max_sequences: int = 8
     tokens_per_step: float = 1.0
@@ -50,6 +52,7 @@ class Simple:
             + (batch.context + 2 * batch.window) * self.context_s
             + batch.prefill_tokens * self.token_s
             + (batch.prefill_pairs + 2 * batch.prefill_window_pairs) * self.pair_s
+            + max(self.kv_bytes(batch.context, batch.window) - self.kv_knee_bytes, 0) * self.far_byte_s
         )
 
     def kv_bytes(self, context, window):
@@ -64,6 +67,10 @@ COSTS = {
     "little KV": Simple(0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9, kv_capacity_bytes=900.0),
     "speculative": Simple(
         0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9, 64, tokens_per_step=2.7, verified_tokens=4
+    ),
+    "two memories": Simple(0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9, kv_knee_bytes=600.0, far_byte_s=2.3e-6),
+    "two memories and a window": Simple(
+        0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9, 64, kv_knee_bytes=900.0, far_byte_s=2.3e-6
     ),
     "slow to accept": Simple(0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9, request_s=17e-3),
     "gemma windows": gpu("gemma-h200", batched_tokens=96),

@@ -72,8 +72,9 @@ class IterationCost(Protocol):
     """What an iteration of one engine costs.
 
     Contract: pure; `iteration_s` > 0 for a batch that is not empty (a clock that stands still would
-    never end); affine in `context`, `window` and the pairs while the rest is held (the server sums
-    runs of iterations as arithmetic series); never falls when any field grows.
+    never end); affine in `context`, `window` and the pairs while the rest is held and the KV stays on one
+    side of `kv_knee_bytes` (the server sums runs of iterations as arithmetic series); never falls when any
+    field grows.
     """
 
     @property
@@ -84,6 +85,11 @@ class IterationCost(Protocol):
     @property
     def kv_capacity_bytes(self) -> float:
         """Room for KV beside the weights, over all chips."""
+        ...
+
+    @property
+    def kv_knee_bytes(self) -> float:
+        """KV in near memory; what goes beyond costs more to read. Infinite where there is one memory."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from agentsim.backends.base import Batch, Drafter, EngineParts, expected_tokens
@@ -86,6 +87,10 @@ class AttentionFfnCost:
     @property
     def kv_capacity_bytes(self) -> float:
         return self.whole.kv_capacity_bytes
+
+    @property
+    def kv_knee_bytes(self) -> float:
+        return inf
 
     @property
     def batched_tokens(self) -> int:

@@ -63,6 +63,11 @@ class ExternalDraftCost:
     def request_s(self) -> float:
         return max(self.target.request_s, self.draft.request_s)
 
+    @property
+    def kv_knee_bytes(self) -> float:
+        """Where the drafter's near memory is full; exact for models without windows."""
+        return self.draft.kv_knee_bytes * self.kv_bytes(1.0, 0.0) / self.draft.kv_bytes(1.0, 0.0)
+
     def iteration_s(self, batch: Batch) -> float:
         """Return the time of one iteration; see `IterationCost`."""
         return sum(self.parts(batch).values())

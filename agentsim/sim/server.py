@@ -114,9 +114,12 @@ class EngineServer:
         self._begin()
 
     def _fits(self, request: Request) -> bool:
+        """Tell whether a call may start: its KV fits the near memory, or it is alone and must use the far."""
         running = self._sequences + len(self._prefilling)
-        room = self.cost.kv_capacity_bytes - self._kv_bytes
-        return running < self.cost.max_sequences and request.kv <= room
+        near = min(self.cost.kv_knee_bytes, self.cost.kv_capacity_bytes)
+        if running and request.kv > near - self._kv_bytes:
+            return False
+        return running < self.cost.max_sequences
 
     def _admit(self) -> None:
         waiting, now = self._waiting, self._env.now
@@ -144,9 +147,17 @@ class EngineServer:
             return
         if self._crossings:
             iterations = min(iterations, self._crossings[0][0] - self._iteration)
+        if self.cost.kv_knee_bytes < inf:
+            iterations = min(iterations, self._until_knee())
         self._phase_open, self._phase_start = True, self._env.now
         self._measure(int(iterations))
         self._end_after(int(iterations))
+
+    def _until_knee(self) -> float:
+        """Return how many iterations go by before the KV outgrows the near memory; they are at least 1."""
+        left = self.cost.kv_knee_bytes - self.cost.kv_bytes(self._context, self._window_sum)
+        growth = self.cost.kv_bytes(self._gains, self._window_gains)
+        return left // growth + 1 if left >= 0 and growth > 0 else inf
 
     def _idle(self) -> None:
         self._phase_open = False

@@ -75,6 +75,10 @@ class Lpu(Strict):
     request_overhead: Datum[Seconds]
     speculative_step_overhead: Datum[Seconds] | None = None
     """What a step with drafts takes beyond the schedule, as calibrated."""
+    far_memory: Datum[Bytes] | None = None
+    """DRAM behind the chip's link to its expansion logic, where KV may lie that the SRAM does not hold."""
+    far_bandwidth: Datum[BytesPerSecond] | None = None
+    """That link, one direction."""
 
 
 class Reach(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from agentsim.backends.base import Batch, Drafter, EngineParts, expected_tokens
 from agentsim.backends.gpu.forward import ForwardPass, forward_pass, kv_times, window_of
@@ -36,6 +37,10 @@ class GpuCost:
     batched_tokens: int
     max_sequences: int
     request_s: float
+
+    @property
+    def kv_knee_bytes(self) -> float:
+        return inf
 
     def iteration_s(self, batch: Batch) -> float:
         """Return the time of one iteration. A drafter that keeps KV of its own prefills the prompt too."""

@@ -109,6 +109,8 @@ def cost_of(step: Step, site: Site, parts: EngineParts) -> LpxCost:
     batched, sequences = take(facts.batched_tokens), take(facts.sequences)
     times = compile_times(step, batched, sequences, load.context, site.window)
     pair, window_pair = pair_slopes(step)
+    near = kv_capacity(load, mapping, site.lpu.memory_bytes, site.window)
+    far, far_byte_s = _far_memory(chip, mapping.division.lpus, parts.ledger)
     held = [layer for stage in mapping.stages for layer in stage] + load.drafter_layers()
     per_token, per_window = kv_per_token(held, load.kv_bytes)
     return LpxCost(
@@ -125,7 +127,9 @@ def cost_of(step: Step, site: Site, parts: EngineParts) -> LpxCost:
         window_tokens=site.window,
         kv_bytes_per_token=per_token,
         window_bytes_per_token=per_window,
-        kv_capacity_bytes=kv_capacity(load, mapping, site.lpu.memory_bytes, site.window),
+        kv_capacity_bytes=near + far,
+        kv_knee_bytes=near,
+        far_byte_s=far_byte_s,
         batched_tokens=batched,
         max_sequences=sequences,
         request_s=take(facts.request_overhead),
@@ -133,6 +137,14 @@ def cost_of(step: Step, site: Site, parts: EngineParts) -> LpxCost:
         pipeline_stages=len(mapping.stages),
         lpus=mapping.division.lpus,
     )
+
+
+def _far_memory(chip: Chip, lpus: int, ledger: Ledger) -> tuple[float, float]:
+    """Return the bytes of DRAM behind all chips, and the seconds a byte takes from there; none: (0, 0)."""
+    if chip.lpu is None or chip.lpu.far_memory is None or chip.lpu.far_bandwidth is None:
+        return 0.0, 0.0
+    size, rate = ledger.take(chip.lpu.far_memory), ledger.take(chip.lpu.far_bandwidth)
+    return size * lpus, 1.0 / (rate * lpus)
 
 
 def step_overhead_s(parts: EngineParts) -> float:

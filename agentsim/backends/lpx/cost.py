@@ -10,6 +10,9 @@ The KV of several sequences is charged as if each were read on its own from stag
 for one sequence or one stage, and too high by up to the number of stages for a part that is small.
 Prefill overlaps in the stages, so that its attention costs what the busiest stage has of it.
 
+KV that does not fit the SRAM lies in DRAM behind each chip's link to its expansion logic and crosses that
+link at every step, beside the schedule.
+
 A step with drafts also takes `speculative_step_overhead`, the one calibrated constant; `floor_s` is the
 time without it.
 """
@@ -87,6 +90,8 @@ class LpxCost:
     kv_bytes_per_token: float
     window_bytes_per_token: float
     kv_capacity_bytes: float
+    kv_knee_bytes: float
+    far_byte_s: float
     batched_tokens: int
     max_sequences: int
     request_s: float
@@ -109,7 +114,12 @@ class LpxCost:
         if batch.prefill_tokens:
             time += batch.prefill_pairs * self.pair.time
             time += batch.prefill_window_pairs * self.window_pair.time
-        return time
+        return time + self._far_s(batch)
+
+    def _far_s(self, batch: Batch) -> float:
+        """Seconds to fetch what of the decoding sequences' KV lies beyond the SRAM, at every step."""
+        beyond = self.kv_bytes(batch.context, batch.window) - self.kv_knee_bytes
+        return beyond * self.far_byte_s if beyond > 0 else 0.0
 
     def parts(self, batch: Batch) -> Parts:
         """Return where an iteration's time goes; the values sum to `iteration_s`."""
@@ -126,6 +136,7 @@ class LpxCost:
             found.append({part: amount * time for part, time in slope.parts.items()})
         if batch.sequences:
             found.append({"overhead": self.step_overhead_s})
+        found.append({"serialisation": self._far_s(batch)})
         return {part: sum(parts.get(part, 0.0) for parts in found) for part in PARTS}
 
     def kv_bytes(self, context: float, window: float) -> float:
