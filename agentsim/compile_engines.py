@@ -35,6 +35,7 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
         pace_sigma=compiler.pace_sigma,
         sources=compiler.ledger.used(),
         warnings=compiler.ledger.warnings(),
+        unknown_parts=compiler.ledger.left_out(),
     )
 
 

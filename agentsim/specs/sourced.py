@@ -108,6 +108,7 @@ class Ledger:
     def __init__(self) -> None:
         self._used: dict[str, UsedDatum] = {}
         self._warnings: dict[str, None] = {}
+        self._left_out: dict[str, None] = {}
 
     def take(self, datum: Datum[T]) -> T:
         """Return the value and note its source. Precondition: its basis is not unknown."""
@@ -125,6 +126,14 @@ class Ledger:
     def warn(self, text: str) -> None:
         """Remember what a reader of the results must know of how they were made."""
         self._warnings[text] = None
+
+    def leave_out(self, part: str) -> None:
+        """Remember a part of the time that nobody has published and that counts as zero."""
+        self._left_out[part] = None
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return the parts that count as zero: what was compiled is a lower bound where there are any."""
+        return tuple(self._left_out)
 
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings, each once, in order."""

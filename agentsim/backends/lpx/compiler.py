@@ -148,9 +148,12 @@ def _far_memory(chip: Chip, lpus: int, ledger: Ledger) -> tuple[float, float]:
 
 
 def step_overhead_s(parts: EngineParts) -> float:
-    """Return what a step takes beyond its schedule, as calibrated; 0 without drafts."""
+    """Return what a step takes beyond its schedule, as calibrated; without drafts nobody has measured it."""
     overhead = parts.chip.lpu.speculative_step_overhead if parts.chip.lpu else None
-    return parts.ledger.take(overhead) if parts.drafter and overhead else 0.0
+    if parts.drafter and overhead:
+        return parts.ledger.take(overhead)
+    parts.ledger.leave_out("what a step takes beyond its schedule")
+    return 0.0
 
 
 def lpus_for_weights(model: Model, chip: Chip, ledger: Ledger) -> int:
