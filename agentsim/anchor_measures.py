@@ -6,18 +6,22 @@ A row without one is reported as not simulated, for the reason in `NOT_YET`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from agentsim.backends.base import Drafter, EngineParts
 from agentsim.backends.endpoint import EndpointCost
 from agentsim.backends.lpx.chip import to_s as ps_to_s
-from agentsim.backends.lpx.compiler import lpus_for_weights
+from agentsim.backends.lpx.compiler import build_site, lpus_for_weights, runner_up
 from agentsim.backends.lpx.cost import LpxCost
 from agentsim.backends.lpx.fabric import build_fabric
-from agentsim.bench import P80, RUNS, Case, bench_plan, protocol_named, run_case, sizes_of, step_s
+from agentsim.backends.lpx.mapping import fewest_lpus
+from agentsim.bench import P80, RUNS, Case, alone, bench_plan, protocol_named, run_case, sizes_of, step_s
 from agentsim.compile import compile_plan
 from agentsim.plan import Plan
 from agentsim.sim.interactivity import interactivity
 from agentsim.specs import catalog
-from agentsim.specs.anchor import Size
+from agentsim.specs.anchor import Size, load_anchors
+from agentsim.specs.deployment import Deployment, Engine, PrecisionChoice
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Ledger
@@ -177,6 +181,83 @@ MEASURES: dict[str, Measure] = {
 """What is simulated for each row, in the row's unit. Adding a row's measure is adding one entry."""
 
 
+# what a row's text says beside its figure
+
+
+def _mapped(_runs: Runs) -> str:
+    """The SRAM of so many LPUs is as large as the weights; a mapping divides layers among whole stages."""
+    [capacity] = _weights_fit(_runs)
+    chip, ledger = catalog.load(Chip, "lp30"), Ledger()
+    engine = Engine(backend=LPX, hardware="lp30", chips=1, precision=_FP8, context=1)
+    site = build_site(EngineParts(catalog.load(Model, "gemma-4-31b"), chip, engine, None, ledger, ""))
+    most = site.fabric.chips
+    needed = fewest_lpus(site.load, site.fabric, site.widths, site.lpu.memory_bytes, most)
+    return f"{capacity:.0f} is capacity by arithmetic; the mapping needs {needed} LPUs"
+
+
+def _bound(runs: Runs) -> str:
+    """What a step may take beyond its schedule if every draft is accepted: less if any is not."""
+    cost = runs.lpx(CODING)
+    [peak] = [row.figures[0] for row in load_anchors().rows if row.id == "hotchips-peak"]
+    step, floor = cost.verified_tokens / peak, cost.floor_s(alone(cost, PEAK_CONTEXT))
+    times = [time / MICROSECOND_S for time in (step, floor, step - floor, cost.step_overhead_s)]
+    return (
+        "with all of {} drafts accepted its step is {:.0f} us, {:.0f} of them scheduled: overhead is at "
+        "most {:.0f} us there, and {:.0f} us as calibrated on speed-lpx-median"
+    ).format(cost.verified_tokens - 1, *times)
+
+
+_FP8 = PrecisionChoice(weights="fp8", kv="fp8")
+
+
+def _other_mapping(runs: Runs) -> str:
+    """What the prediction would be on a mapping that is all but as fast where the compiler compares them.
+
+    Its overhead is the one that makes its step on the coding protocol as long as that of the chosen one.
+    """
+    chosen, other = runs.lpx(AA), runner_up(_lpx_parts())
+    if other is None:
+        return ""
+    coding = alone(chosen, _halfway(sizes_of(protocol_named(CODING))[0]))
+    refitted = chosen.iteration_s(coding) - other.floor_s(coding)
+    other = replace(other, step_overhead_s=refitted)
+    described, plan = protocol_named(AA), replace(runs.plan(AA, LPX), engines={"main": other})
+    near, far = (
+        run_case(plan, described, sizes_of(described)[place], runs.seeds).speed()
+        for place in (AA_TEN, AA_HUNDRED)
+    )
+    planned = Ledger().take_or_none(catalog.load(Model, "gemma-4-31b").context) or 0
+    slower = other.floor_s(alone(other, planned)) / chosen.floor_s(alone(chosen, planned)) - 1.0
+    [row] = [row for row in load_anchors().rows if row.id == "aa-lpx-flat"]
+    error = far / near / row.figures[0] - 1.0
+    return (
+        f"this is the mapping chosen; on the one that is {slower:.1%} slower at the planned context it would "
+        f"be {far / near:.3f} ({error:+.1%}) and {'hold, too' if abs(error) <= row.tolerance else 'fail'}"
+    )
+
+
+def _halfway(size: Size) -> float:
+    return size.input_tokens + size.output_tokens / 2
+
+
+def _lpx_parts() -> EngineParts:
+    """The engine of the rows, with as many drafts as the deployment has, on unique prompts."""
+    _, document = catalog.deployment_document(LPX)
+    deployment = catalog.from_document(Deployment, document, LPX)
+    choice, engine = deployment.speculation, deployment.engines["main"]
+    assert choice is not None, "the catalog's own"
+    assert choice.draft_tokens is not None, "the catalog's own"
+    drafter = Drafter(catalog.load(Model, choice.drafter), choice.draft_tokens, protocol_named(AA).text)
+    target, chip = catalog.load(Model, deployment.model), catalog.load(Chip, engine.hardware)
+    return EngineParts(target, chip, engine, drafter, Ledger(), "")
+
+
+NOTES: dict[str, Callable[[Runs], str]] = {
+    "lpx-weights-fit": _mapped,
+    "aa-lpx-flat": _other_mapping,
+    "hotchips-peak": _bound,
+}
+"""One line on a row, whether it holds or not; figures in it are computed."""
 NOT_YET = {
     "groq1-llama70b-spec": (
         "the drafter has not been named; Llama 3.1 8B does not fit the one stage of GroqChip1s that drafts"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
-from agentsim.anchor_measures import AA, AA_TEN, CODING, LPX, MEASURES, MISSING, NOT_YET, Runs
+from agentsim.anchor_measures import AA, AA_TEN, CODING, LPX, MEASURES, MISSING, NOT_YET, NOTES, Runs
 from agentsim.backends.base import expected_tokens
 from agentsim.backends.gpu.cost import GpuCost
 from agentsim.backends.lpx.cost import LpxCost
@@ -35,6 +35,7 @@ class Row:
 
     anchor: Anchor
     simulated: tuple[float, ...] | None
+    note: str = ""
 
     @property
     def error(self) -> float | None:
@@ -55,10 +56,16 @@ class Row:
 
     @property
     def why(self) -> str:
-        """One line on a row that does not hold; empty where it does."""
+        """One line on a row that does not hold, or that has a note; empty on any other."""
         if self.simulated is None:
             return f"not simulated: {NOT_YET.get(self.anchor.id, MISSING)}"
-        return "" if self.ok else self.anchor.fails or "no reason is known"
+        missed = "" if self.ok else self.anchor.fails or "no reason is known"
+        return "; ".join(filter(None, (missed, self.note)))
+
+    @property
+    def independent(self) -> bool:
+        """Tell whether the row is a prediction that no other row already is."""
+        return self.simulated is not None and self.anchor.basis == "predicted" and not self.anchor.follows
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `anchors --format json` lists; a text where the figure is one."""
@@ -70,7 +77,8 @@ class Row:
             "simulated": self.text() if several else found and found[0],
             "unit": self.anchor.unit,
             "error": self.error,
-            "basis": self.anchor.basis,
+            "basis": self.anchor.basis if found else None,
+            "follows": self.anchor.follows,
             "gate": self.anchor.gate,
             "ok": self.ok,
         }
@@ -88,7 +96,8 @@ def run_anchors(runs: Runs, done: Callable[[], None] = lambda: None) -> list[Row
     rows = []
     for anchor in load_anchors().rows:
         measure = MEASURES.get(anchor.id)
-        rows.append(Row(anchor, measure(runs) if measure else None))
+        note = NOTES.get(anchor.id)
+        rows.append(Row(anchor, measure(runs) if measure else None, note(runs) if note else ""))
         done()
     return rows
 
@@ -100,7 +109,8 @@ def run_anchors(runs: Runs, done: Callable[[], None] = lambda: None) -> list[Row
 class Reading:
     """What a published speed implies for a step, and for a layer, if a step yields so many tokens.
 
-    `floor_s` is the step as scheduled, without anything calibrated.
+    `floor_s` is the step as scheduled, without anything calibrated. `fitted`: the tokens a step were fitted
+    on this very speed, so that the reading is no evidence for the step.
     """
 
     anchor: str
@@ -110,6 +120,7 @@ class Reading:
     step_s: float
     floor_s: float
     layers: int
+    fitted: bool
 
     @property
     def ratio(self) -> float:
@@ -138,7 +149,8 @@ def _reading(runs: Runs, anchor: str, protocol: str, deployment: str, gain: floa
     floor = cost.floor_s(alone(cost, context))
     layers = Ledger().take(catalog.load(Model, "gemma-4-31b").shape).layers
     drafts = f"{cost.verified_tokens - 1} drafts" if cost.verified_tokens > 1 else "no drafts"
-    return Reading(anchor, drafts, published, gain, gain / published, floor, layers)
+    fitted = cost.verified_tokens > 1 and protocol == AA
+    return Reading(anchor, drafts, published, gain, gain / published, floor, layers, fitted)
 
 
 def _published(anchor: str) -> float:

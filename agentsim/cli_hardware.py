@@ -67,7 +67,9 @@ def anchors(seed: Seed = 0, runs: BenchRuns = 20, format_: Output = Format.table
 def schedule(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a model by name, or a path")],
     on: Annotated[str, typer.Option(help="a deployment of LPUs by name, or a path")] = "lpx",
-    context: Annotated[str, typer.Option(metavar="TOKENS", help="the context, such as 10k")] = "10k",
+    context: Annotated[
+        str | None, typer.Option(metavar="TOKENS", help="the context; default: 10k, or all it takes")
+    ] = None,
     drafted: Annotated[int | None, typer.Option(min=0, help="drafts a step; 0 for none")] = None,
     trace: Annotated[str | None, typer.Option(metavar="FILE", help="write every event for Perfetto")] = None,
     table: Annotated[bool, typer.Option("--table", help="also what determinism buys, by chips")] = False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentsim.anchor_measures import Runs
@@ -24,7 +24,6 @@ from agentsim.anchors import (
 from agentsim.backends.base import Drafter, EngineParts
 from agentsim.backends.lpx import determinism
 from agentsim.backends.lpx.report import ScheduleReport, schedule_report, schedule_trace
-from agentsim.backends.lpx.step import Parts
 from agentsim.bench import Bench, run_bench
 from agentsim.errors import InfeasibleError, InputError, SpecError, unknown_name
 from agentsim.exports.base import write_file
@@ -34,7 +33,7 @@ from agentsim.specs.deployment import Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Ledger
-from agentsim.units import parse_tokens
+from agentsim.units import MICROSECOND_S, parse_tokens
 
 BACKEND = "lpx"
 Step = Callable[[], None]
@@ -84,10 +83,13 @@ def fitted_json(fitted: Sequence[tuple[Constant, float]]) -> list[dict[str, Any]
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about statically scheduled hardware, and what the schedules say to it."""
+    """A claim about statically scheduled hardware, and what the schedules say to it.
+
+    `holds` is None where the answer depends on what is not known.
+    """
 
     text: str
-    holds: bool
+    holds: bool | None
     answer: str
 
 
@@ -99,6 +101,7 @@ class Scheduled:
     name: str
     model: str
     report: ScheduleReport
+    asked_drafts: int | None
     table: list[determinism.Row]
     claims: list[Claim]
     written: str | None
@@ -112,8 +115,12 @@ class Scheduled:
         return found | ({"written": self.written} if self.written else {})
 
 
+DEFAULT_CONTEXT = 10_000
+"""Context (tokens) of a schedule where none is asked for and the model takes as many."""
+
+
 def lay_out(
-    model: str, deployment: str, context: str, drafted: int | None, trace: str | None, table: bool
+    model: str, deployment: str, context: str | None, drafted: int | None, trace: str | None, table: bool
 ) -> Scheduled:
     """Compile a decode step of a model on a deployment of LPUs; write its trace where `trace` says so."""
     parts = _parts(model, deployment, drafted)
@@ -121,78 +128,173 @@ def lay_out(
     report = schedule_report(parts, tokens, drafted)
     if trace is not None:
         write_file(trace, "".join(schedule_trace(parts, tokens, drafted)))
-    rows = determinism.determinism_table(parts.model, parts.chip) if table else []
+    rows = []
+    if table:
+        rows = determinism.deployment_table(parts.model, parts.chip, parts.engine, _limit(parts))
     return Scheduled(
         deployment,
         model,
         parts.model.title,
         report,
+        drafted,
         rows,
-        _claims(parts, tokens, rows) if rows else [],
+        [_first_bit(parts, tokens), _ahead_of_time(rows, parts.chip)] if rows else [],
         trace,
     )
 
 
-def _claims(parts: EngineParts, context: int, rows: Sequence[determinism.Row]) -> list[Claim]:
-    plain = schedule_report(parts._replace(drafter=None), context).breakdown_s
-    drafting = schedule_report(parts, context).breakdown_s if parts.drafter else None
-    return [_first_bit(plain, drafting), _ahead_of_time(rows)]
+# the first claim
+
+STARTS = ("matrix_fill", "vector_start", "softmax_start")
+"""Data of a chip that are times to start, which are assumed; none of it is arithmetic."""
+FIRST, BANDWIDTH = "first bit", "bandwidth"
+Shares = dict[str, float]
 
 
-def _first_bit(plain: Parts, drafting: Parts | None) -> Claim:
-    """Bandwidth is what reading SRAM and putting vectors on links takes; compute has its start-up."""
-    told = [("One token", plain)] + ([("With drafts", drafting)] if drafting else [])
-    first, second = (
-        [_ranked(step)[place][0] == name for _, step in told]
-        for place, name in enumerate(("first bit", "bandwidth"))
-    )
-    answer = "Yes" if all(first + second) else "In part" if any(first) else "No"
-    text = f"{answer}: first bits take most {_how_often(first)}; bandwidth is second {_how_often(second)}. "
-    text += " ".join(f"{label}: {_shares(step)}." for label, step in told)
-    return Claim("First-bit latency dominates, bandwidth is second", all(first + second), text)
+def _first_bit(parts: EngineParts, context: int) -> Claim:
+    """Answer at both ends of the assumed start-up data, too: what is first depends on them.
 
-
-def _how_often(held: list[bool]) -> str:
-    if all(held):
-        return "in every step"
-    return "in none" if not any(held) else "without drafts only" if held[0] else "with drafts only"
-
-
-def _ranked(step: Parts) -> list[tuple[str, float]]:
-    """What a scheduled step spends its time on, largest first, as shares."""
-    times = {
-        "first bit": step["first_bit"],
-        "compute": step["compute"],
-        "bandwidth": step["serialisation"] + step["sram"],
-        "idle": step["idle"],
+    Bandwidth is what reading SRAM and putting vectors on links takes.
+    """
+    steps = {"One token": parts._replace(drafter=None)} | ({"With drafts": parts} if parts.drafter else {})
+    shares = {
+        label: {end: _shares(_at_end(step, end), context) for end in ("low", "assumed", "high")}
+        for label, step in steps.items()
     }
-    total = sum(times.values())
-    return sorted(((name, time / total) for name, time in times.items()), key=lambda item: -item[1])
+    every = [at for ends in shares.values() for at in ends.values()]
+    first, second = ([_ranked(at)[place] == name for at in every] for place, name in enumerate(_CLAIMED))
+    both = [a and b for a, b in zip(first, second, strict=True)]
+    holds = True if all(both) else None if any(first) else False
+    answer = {True: "Yes", None: "In part", False: "No"}[holds]
+    text = (
+        f"{answer}: first bits take most in {_of(first)}, bandwidth is second in {_of(second)} (at the low "
+        "end of the assumed start-up data, as assumed, at the high end). "
+    )
+    text += " ".join(f"{label}: {_ends_text(ends)}." for label, ends in shares.items())
+    assumed = shares["One token"]["assumed"]
+    text += (
+        f" Of compute, as assumed, arithmetic is {assumed['arithmetic']:.1%} of the step of one token and "
+        f"start-up {assumed['start-up']:.1%}: almost all of it is assumed."
+    )
+    return Claim("First-bit latency dominates, bandwidth is second", holds, text)
 
 
-def _shares(step: Parts) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in _ranked(step) if share)
+_CLAIMED = (FIRST, BANDWIDTH)
 
+
+def _at_end(parts: EngineParts, end: str) -> EngineParts:
+    """The engine with its assumed start-up data at an end of their ranges: "low" is the shorter time."""
+    facts = parts.chip.lpu
+    if end == "assumed" or facts is None:
+        return parts
+    pick = min if end == "low" else max
+    data = {name: getattr(facts, name) for name in STARTS}
+    values = {name: pick(datum.range or (datum.value,)) for name, datum in data.items()}
+    rate: Any = facts.vector_compute
+    values["vector_compute"] = (max if end == "low" else min)(rate.range or (rate.value,))
+    return _with_facts(parts, values)
+
+
+def _with_facts(parts: EngineParts, values: dict[str, Any]) -> EngineParts:
+    assert parts.chip.lpu is not None, "checked when the step was scheduled"
+    changed = {name: replace(getattr(parts.chip.lpu, name), value=value) for name, value in values.items()}
+    lpu = parts.chip.lpu.model_copy(update=changed)
+    return parts._replace(chip=parts.chip.model_copy(update={"lpu": lpu}), ledger=Ledger())
+
+
+def _shares(parts: EngineParts, context: int) -> Shares:
+    """What a scheduled step spends its time on; compute also as arithmetic and start-up."""
+    report = schedule_report(parts, context)
+    step = report.breakdown_s
+    same = {"tensor_parallel": report.tensor_parallel, "pipeline_stages": report.pipeline_stages}
+    fixed = parts._replace(engine=parts.engine.model_copy(update=same))
+    at_once = schedule_report(_with_facts(fixed, dict.fromkeys(STARTS, 0.0)), context).breakdown_s
+    arithmetic = min(at_once["compute"], step["compute"])
+    times = {
+        FIRST: step["first_bit"],
+        "compute": step["compute"],
+        BANDWIDTH: step["serialisation"] + step["sram"],
+        "idle": step["idle"],
+        "arithmetic": arithmetic,
+        "start-up": step["compute"] - arithmetic,
+    }
+    return {name: time / report.floor_s for name, time in times.items()}
+
+
+_RANKED = (FIRST, "compute", BANDWIDTH, "idle")
+
+
+def _ranked(shares: Shares) -> list[str]:
+    return sorted(_RANKED, key=lambda name: -shares[name])
+
+
+def _of(held: Sequence[bool]) -> str:
+    return f"{sum(held)} of {len(held)} steps"
+
+
+def _ends_text(ends: dict[str, Shares]) -> str:
+    names = [name for name in _ranked(ends["assumed"]) if any(at[name] for at in ends.values())]
+    return ", ".join(f"{name} " + " / ".join(f"{at[name]:.0%}" for at in ends.values()) for name in names)
+
+
+# the second claim
 
 SEVERAL = 2.0
 """From where on a ratio is "a factor of several"."""
+READ_OFF = ("aa-lpx-10k", "no drafts")
+"""The reading of a published speed that has a step without drafts."""
 
 
-def _ahead_of_time(rows: Sequence[determinism.Row]) -> Claim:
-    """Against the same chips that pay a measured start-up a transfer and wait for whole tensors."""
+def _ahead_of_time(rows: Sequence[determinism.Row], chip: Chip) -> Claim:
+    """Against the same chips that pay a measured start-up a transfer and wait for whole tensors.
+
+    What the schedule leaves unexplained would be paid by both; it is known of chips with a published speed.
+    """
     claim = "Ahead-of-time scheduling beats arbitration by a factor of several at small batch"
-    gains = [row.tokens_per_s / row.both for row in rows if row.tokens_per_s and row.both]
-    overlaps = [row.tokens_per_s / row.no_overlap for row in rows if row.tokens_per_s and row.no_overlap]
-    if not gains:
+    fitting = [row for row in rows if row.gain()]
+    if not fitting:
         return Claim(claim, False, "No answer: the model fits none of these numbers of chips.")
-    holds = min(gains) >= SEVERAL
-    text = (
-        f"{'Yes' if holds else 'No'}: {min(gains):.1f} to {max(gains):.1f} times at batch 1, if arbitration "
-        "costs a transfer what it costs on GPUs (half of a measured small all-reduce). Nearly all of that is "
-        f"the start-up; overlap alone is worth {max(overlaps) - 1:.0%} at most. What switches alone would "
-        "cost, without a GPU's software, is not published."
+    added = _unexplained_s(chip)
+    gains = [[row.gain(beyond) or 0.0 for row in fitting] for beyond in (0.0, *added.values())]
+    least, most = min(map(min, gains)), max(map(max, gains))
+    alone = min(gains[0]) >= SEVERAL
+    holds = None if alone and (not added or least < SEVERAL) else alone
+    text = f"{'Yes' if alone else 'No'} on the schedule alone; "
+    text += (
+        f"between {least:.1f}x and {most:.1f}x with what the schedule leaves unexplained. "
+        if added
+        else "what the schedule leaves unexplained is not known of this chip. "
+    )
+    told = [f"{_range_text(gains[0])} on the schedule"]
+    told += [
+        f"{_range_text(found)} with {beyond / MICROSECOND_S:.0f} us a step on both sides ({how})"
+        for (how, beyond), found in zip(added.items(), gains[1:], strict=True)
+    ]
+    overlaps = [row.tokens_per_s / row.no_overlap for row in fitting if row.tokens_per_s and row.no_overlap]
+    text += (
+        f"At batch 1: {'; '.join(told)}. Arbitration is taken to cost a transfer what it costs on GPUs; "
+        f"overlap alone is worth {max(overlaps) - 1:.0%} at most. What switches cost without a GPU's "
+        "software is not published."
     )
     return Claim(claim, holds, text)
+
+
+def _range_text(found: Sequence[float]) -> str:
+    low, high = f"{min(found):.1f}", f"{max(found):.1f}"
+    return f"{low}x" if low == high else f"{low} to {high}x"
+
+
+def _unexplained_s(chip: Chip) -> dict[str, float]:
+    """What a measured step takes beyond its schedule, as read without drafts and as calibrated with them."""
+    overhead = chip.lpu.speculative_step_overhead if chip.lpu else None
+    if overhead is None:
+        return {}
+    [read] = [r for r in readings(Runs()) if (r.anchor, r.drafts) == READ_OFF]
+    return {
+        f"a published speed read as without drafts: {read.step_s / MICROSECOND_S:.1f} less "
+        f"{read.floor_s / MICROSECOND_S:.1f}": read.step_s - read.floor_s,
+        "as calibrated with drafts": Ledger().take(overhead),
+    }
 
 
 def _parts(model: str, name: str, drafted: int | None) -> EngineParts:
@@ -222,8 +324,15 @@ def _drafter(choice: Speculation | None, model: str, near: str, drafted: int | N
     if choice is None:
         return None
     drafter = catalog.load(Model, choice.drafter, near)
-    if drafter.drafting is None or drafter.drafting.target != model:
-        return None
+    if drafter.drafting is None:
+        raise SpecError(f"'{choice.drafter}' is not a drafter: it has no drafting section")
+    if drafter.drafting.target != model:
+        if drafted == 0:
+            return None
+        raise InfeasibleError(
+            f"'{choice.drafter}' drafts for {drafter.drafting.target}, not for {model}; "
+            "--drafted 0 leaves it out"
+        )
     rates = drafter.drafting.acceptance
     if choice.text not in rates:
         raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
@@ -234,12 +343,19 @@ def _drafter(choice: Speculation | None, model: str, near: str, drafted: int | N
     return Drafter(drafter, tokens, choice.text)
 
 
-def _context(text: str, parts: EngineParts) -> int:
+def _context(text: str | None, parts: EngineParts) -> int:
+    limit = _limit(parts)
+    if text is None:
+        return min(DEFAULT_CONTEXT, limit or DEFAULT_CONTEXT)
     try:
         tokens = parse_tokens(int(text) if text.isdecimal() else text)
     except ValueError as problem:
         raise InputError(f"--context: {problem}") from None
-    limit = parts.engine.context or (parts.model.context.value if parts.model.context else None)
     if tokens < 1 or (limit is not None and tokens > limit):
         raise InfeasibleError(f"--context is {tokens:,}; {parts.model.title} takes 1 to {limit or 1:,} here")
     return tokens
+
+
+def _limit(parts: EngineParts) -> int | None:
+    """The longest context: what the deployment plans for, else the model's."""
+    return parts.engine.context or (parts.model.context.value if parts.model.context else None)

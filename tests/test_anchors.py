@@ -16,7 +16,7 @@ from agentsim.specs.anchor import Anchor, load_anchors
 from agentsim.specs.sourced import data_of
 
 ANCHORS = {anchor.id: anchor for anchor in load_anchors().rows}
-KEYS = {"id", "published", "simulated", "unit", "error", "basis", "gate", "ok"}
+KEYS = {"id", "published", "simulated", "unit", "error", "basis", "follows", "gate", "ok"}
 GATES = [name for name, row in ANCHORS.items() if row.gate]
 BEYOND = {"deepseek-b200-nospec", "deepseek-b200-mtp3"}
 """Gates that do not hold, told as such: a mixture of experts on constants of dense models."""
@@ -84,9 +84,13 @@ def calibrated_on(name):
 
 
 def test_each_calibrated_row_is_named_by_the_one_datum_that_it_names():
+    """Another description of the same chip has the same constant."""
     for name, row in ANCHORS.items():
         if row.fits:
-            assert [datum.name for datum in calibrated_on(name)] == [row.fits]
+            found = {datum.name: datum.value for datum in calibrated_on(name)}
+            assert row.fits in found
+            assert {place.partition(".")[2] for place in found} == {row.fits.partition(".")[2]}
+            assert set(found.values()) == {found[row.fits]}
         assert not row.fits or all(datum.basis == "calibrated" for datum in calibrated_on(name))
 
 
@@ -149,7 +153,7 @@ def test_the_list_has_the_documented_keys():
     assert [entry["id"] for entry in found] == list(ANCHORS)
     for entry in found:
         assert entry.keys() == KEYS
-        assert entry["basis"] in ("calibrated", "predicted")
+        assert entry["basis"] in ("calibrated", "predicted") if entry["simulated"] else entry["basis"] is None
         assert (entry["simulated"] is None) == (entry["error"] is None) == (entry["ok"] is None)
     [both] = [entry for entry in found if entry["id"] == "five-thousand-tokens"]
     assert both["published"] == "50 s and ~1.5 s"
@@ -164,6 +168,26 @@ def test_the_screen_tells_every_row_and_both_readings(monkeypatch):
     assert shown.count("fails") == sum(row.ok is False for row in rows().values())
     assert "no drafts" in shown
     assert f"of {len(GATES)} gates hold" in shown
+    assert shown.count("(fitted)") == 2  # the row, and what it means
+    assert all(f"{word}:" in shown for word in ("Gate", "Calibrated", "Restates"))
+
+
+def test_a_row_that_restates_another_is_no_independent_prediction():
+    follows = {name: row.follows for name, row in ANCHORS.items() if row.follows}
+    assert follows.keys() == {"aa-lpx-100k", "lpx-vs-endpoint", "five-thousand-tokens"}
+    assert all(ANCHORS[name].basis == "predicted" for name in [*follows, *follows.values()])
+    assert {name for name, row in rows().items() if row.independent and row.anchor.gate} == {
+        "lpx-weights-fit", "aa-lpx-flat", "b300-gemma-mtp", "mi300x-gemma", *BEYOND
+    }  # fmt: skip
+    assert "of 6 independent predictions" in " ".join(printed("anchors", "--runs", "2").split())
+
+
+def test_notes_say_what_a_figure_alone_does_not():
+    """Capacity is no mapping, another mapping is as good, and a peak bounds the overhead."""
+    assert "the mapping needs 64" in rows()["lpx-weights-fit"].why
+    assert "slower at the planned context it would be 0.97" in rows()["aa-lpx-flat"].why
+    assert "and fail" in rows()["aa-lpx-flat"].why
+    assert "overhead is at most 385 us" in rows()["hotchips-peak"].why
 
 
 @pytest.mark.parametrize("which", ["lpx", "b300"])

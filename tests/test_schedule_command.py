@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 from test_cli import data, invoke, printed
 
+from agentsim.backends.lpx.determinism import Row
+
 KEYS = {"tensor_parallel", "pipeline_stages", "lpus", "step_s", "breakdown_s", "floor_s"}
 PARTS = {"compute", "sram", "first_bit", "serialisation", "idle", "overhead"}
 GEMMA = "gemma-4-31b"
@@ -40,8 +42,8 @@ def test_a_longer_context_takes_longer():
     assert near < far
 
 
-def test_another_model_is_laid_out_without_the_drafter_of_the_first():
-    found = data("schedule", "llama-3.3-70b", "--on", "lpx")
+def test_another_model_is_laid_out_without_the_drafter_of_the_first_if_that_is_asked_for():
+    found = data("schedule", "llama-3.3-70b", "--on", "lpx", "--drafted", "0")
     assert (found["model"], found["drafted"], found["tokens_per_step"]) == ("llama-3.3-70b", 0, 1.0)
 
 
@@ -62,16 +64,58 @@ def test_the_table_has_every_number_of_chips_and_both_claims_are_answered():
     assert [claim["text"].split()[0] for claim in claims] == ["First-bit", "Ahead-of-time"]
 
 
-def test_the_answers_are_those_of_the_figures():
-    """First bits come first; bandwidth is second to compute where one token is decoded without drafts."""
-    plain = data("schedule", GEMMA, "--drafted", "0")["breakdown_s"]
-    bandwidth = plain["serialisation"] + plain["sram"]
-    first, ahead = with_table()["claims"]
-    assert plain["first_bit"] == max(plain.values())
-    assert first["holds"] == (bandwidth > plain["compute"])
-    assert first["answer"].startswith("Yes" if first["holds"] else "In part")
+def test_no_more_chips_are_used_than_there_are_and_the_deployments_own_are_the_most():
+    rows = [row for row in with_table()["table"] if row["kind"] == "LPU"]
+    assert all((row["used"] is None) == (row["tokens_per_s"] is None) for row in rows)
+    assert all(row["used"] <= row["chips"] for row in rows if row["used"])
+    found = data("schedule", "llama-3.3-70b", "--on", "groqchip1-llama70b", "--table")
+    lpus = [row for row in found["table"] if row["kind"] == "LPU"]
+    assert {row["chips"] for row in lpus} == {8, 16, 32, 64, 128, 256, 512, 576}
+    assert {row["context"] for row in found["table"]} == {1_000}
+    assert lpus[-1]["used"] == found["lpus"]
+
+
+def test_the_table_has_the_planned_context_and_the_chips_of_the_deployment(tmp_path):
+    """So that its last row is the step above it."""
+    path = tmp_path / "made.yaml"
+    engine = "{backend: lpx, hardware: lp30, chips: 128, context: 10k, precision: {weights: fp8, kv: fp8}}"
+    path.write_text(f"title: made\nmodel: gemma-4-31b\nengines:\n  main: {engine}\n", "utf-8")
+    found = data("schedule", GEMMA, "--on", str(path), "--table")
+    lpus = [row for row in found["table"] if row["kind"] == "LPU"]
+    assert max(row["chips"] for row in lpus) == 128
+    assert {row["context"] for row in lpus} == {1_000, 10_000}
+    assert lpus[-1]["tokens_per_s"] == pytest.approx(1 / found["floor_s"], rel=1e-6)
+
+
+def test_a_short_model_is_scheduled_at_its_limit_unless_a_context_is_asked_for():
+    assert data("schedule", "llama-3.3-70b", "--on", "groqchip1-llama70b")["context"] == 4_000
+    assert data("schedule", GEMMA)["context"] == 10_000
+
+
+def test_what_is_first_depends_on_assumed_start_ups_and_the_answer_says_so():
+    first = with_table()["claims"][0]
+    assert first["holds"] is None
+    assert first["answer"].startswith("In part: first bits take most in 4 of 6 steps")
+    assert "first bit 76% / 59% / 35%" in first["answer"]
+    assert "almost all of it is assumed" in first["answer"]
+
+
+def test_the_gain_is_told_with_what_the_schedule_leaves_unexplained():
+    ahead = with_table()["claims"][1]
     rows = [row for row in with_table()["table"] if row["both"]]
-    assert ahead["holds"] == all(row["tokens_per_s"] >= 2 * row["both"] for row in rows)
+    assert all(row["tokens_per_s"] >= 2 * row["both"] for row in rows)
+    assert ahead["holds"] is None
+    assert ahead["answer"].startswith("Yes on the schedule alone; between 1.7x and 5.6x")
+    assert all(text in ahead["answer"] for text in ("with 137 us", "with 778 us"))
+
+
+@pytest.mark.parametrize(
+    ("beyond", "gain"), [(0.0, 5.0), (1e-3, 2.0)], ids=["alone", "with a millisecond each"]
+)
+def test_time_that_both_pay_makes_the_gain_smaller(beyond, gain):
+    row = Row("LPU", 64, 1_000, tokens_per_s=1 / 3e-4, both=1 / 1.5e-3)
+    assert row.gain(beyond) == pytest.approx(gain, rel=0.05)
+    assert Row("LPU", 8, 1_000, None).gain(beyond) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +142,8 @@ def test_the_screen_fits(more, width, monkeypatch):
         ((GEMMA, "--on", "lpx-no-speculation", "--drafted", "3"), "no drafter"),
         ((GEMMA, "--trace", "/nowhere/x.json"), "cannot write"),
         (("gemma-4-31", "--on", "lpx"), "gemma-4-31b"),
-        (("deepseek-r1", "--on", "lpx"), "racks"),
+        (("llama-3.3-70b", "--on", "lpx"), "drafts for gemma-4-31b, not for llama-3.3-70b"),
+        (("deepseek-r1", "--on", "lpx", "--drafted", "0"), "racks"),
         ((), "MODEL"),
     ],
 )

@@ -42,7 +42,8 @@ class Anchor(Strict):
 
     A figure that is a text has its numbers in `numbers`; with `between` any value from the first to the
     second agrees. `fits` names the datum that was fitted on this row, `given` what of the catalog already
-    is this very figure: such a row is calibrated, all others are predictions.
+    is this very figure: such a row is calibrated, all others are predictions. `follows` names the row that
+    a prediction restates in other words: it is not counted as another one.
     """
 
     id: Line
@@ -56,6 +57,7 @@ class Anchor(Strict):
     between: bool = False
     fits: str | None = None
     given: str | None = None
+    follows: str | None = None
     fails: Annotated[str | None, Field(description="why it is known to miss, told where it does")] = None
 
     @property

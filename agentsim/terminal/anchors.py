@@ -32,22 +32,32 @@ def anchors_screen(held: Held) -> RenderableType:
     return screen(*parts, indented(Text(_count(rows), style="bold")))
 
 
-_BASIS = "Calibrated: fitted to this row, or the catalog takes the figure itself. All else is predicted."
+_BASIS = (
+    "Gate: a row that must hold within its tolerance; the others are only told.\n"
+    "Calibrated: fitted to this row, or the catalog takes the figure itself. Restates: follows from another "
+    "row, no prediction of its own."
+)
 
 
 def _table(rows: Sequence[Row]) -> Table:
     table = grid("left", "right", "right", "left", "right", "left", "left", "left", padding=1)
-    heads = ("published", "simulated", "unit", "err %", "basis", "gate", "")
+    heads = ("published", "simulated", "unit", "err %", "basis", "gate", "verdict")
     table.add_row(Text("Anchor", style="bold"), *[Text(head, style="dim") for head in heads])
     for row in rows:
         anchor, (verdict, style) = row.anchor, _VERDICTS[row.ok]
         published = anchor.value if _is_short(anchor.value) else _numbers(anchor.figures)
         error = "-" if row.error is None else f"{100 * row.error:+.1f}"
-        cells = [str(published), _numbers(row.simulated or ()) or "-", anchor.unit, error, anchor.basis]
+        cells = [str(published), _numbers(row.simulated or ()) or "-", anchor.unit, error, _basis(row)]
         if not isinstance(published, str):
             cells[0] = number_text(published)
         table.add_row(anchor.id, *cells, "yes" if anchor.gate else "no", Text(verdict, style=style))
     return table
+
+
+def _basis(row: Row) -> str:
+    if row.simulated is None:
+        return "-"
+    return "restates" if row.anchor.follows else row.anchor.basis
 
 
 def _is_short(value: float | str) -> bool:
@@ -66,10 +76,10 @@ def number_text(value: float) -> str:
 def _count(rows: Sequence[Row]) -> str:
     gates = [row for row in rows if row.anchor.gate]
     text = f"{sum(bool(row.ok) for row in gates)} of {len(gates)} gates hold"
-    predicted = [row for row in gates if row.anchor.basis == "predicted"]
-    text += f", {sum(bool(row.ok) for row in predicted)} of {len(predicted)} predicted ones; "
+    predicted = [row for row in gates if row.independent]
+    text += f", {sum(bool(row.ok) for row in predicted)} of {len(predicted)} independent predictions; "
     missing = sum(row.ok is None for row in rows)
-    return text + f"{len(rows)} rows" + (f", {missing} not simulated yet" if missing else "")
+    return text + f"{len(rows)} rows" + (f", {missing} not simulated" if missing else "")
 
 
 def readings_parts(readings: Sequence[Reading]) -> list[RenderableType]:
@@ -81,19 +91,20 @@ def readings_parts(readings: Sequence[Reading]) -> list[RenderableType]:
         step, floor = (time / MICROSECOND_S for time in (reading.step_s, reading.floor_s))
         table.add_row(
             f"{reading.anchor} {number_text(reading.published)}",
-            reading.drafts,
+            f"{reading.drafts} (fitted)" if reading.fitted else reading.drafts,
             f"{reading.tokens_per_step:.2f}",
             number_text(step),
             number_text(floor),
             f"{reading.ratio:.2f}",
             f"{reading.layer_s(reading.step_s) / MICROSECOND_S:.1f}",
         )
-    return [table, Text(_READ_SO)]
+    return [table, Text(_READ_SO, style="dim")]
 
 
 _READ_SO = (
-    "The floor is the schedule alone, nothing calibrated: the ratio is what the model does not know. With "
-    "drafts, a layer's share of a step includes drafting and the head."
+    "The floor is the schedule alone, nothing calibrated: the ratio is what the model does not know. "
+    "(fitted): the tokens a step were fitted on this very speed, so that the row is no evidence. "
+    "With drafts, a layer's share of a step includes drafting and the head."
 )
 
 
