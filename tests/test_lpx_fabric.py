@@ -10,9 +10,10 @@ from agentsim.backends.lpx.fabric import Fabric, build_fabric
 from agentsim.errors import SpecError
 from agentsim.specs import catalog
 from agentsim.specs.hardware import Chip
-from agentsim.specs.sourced import Ledger
+from agentsim.specs.sourced import Ledger, data_of
 
 LP30 = catalog.load(Chip, "lp30")
+ANNOUNCED = catalog.load(Chip, "lp30-announced")
 GROQ = catalog.load(Chip, "groqchip1")
 MEMORY = LP30.memory.value
 
@@ -52,7 +53,7 @@ def test_the_reach_holds_at_every_chip_of_a_rack():
 
 def test_the_announced_packaging_reaches_the_rack_as_fast_and_a_tray_of_half_the_memory():
     """32 trays of 8: the row of 8 GB does not hold, since a tray has 4."""
-    built = fabric(with_trays(32))
+    built = fabric(ANNOUNCED)
     assert [level.size for level in built.levels] == [8, 16, 2, 1]
     assert [built.reach_ps([0], chips) for chips in (8, 16, 128, 256)] == [
         350_000,
@@ -62,7 +63,32 @@ def test_the_announced_packaging_reaches_the_rack_as_fast_and_a_tray_of_half_the
     ]
 
 
-@pytest.mark.parametrize("chip", [LP30, with_trays(32), GROQ], ids=["16 x 16", "32 x 8", "GroqChip1"])
+def test_the_announced_packaging_differs_in_its_trays_alone():
+    def facts(chip):
+        return {path: datum for path, datum in data_of(chip) if path != ("rack", "trays")}
+
+    ours, theirs = facts(LP30), facts(ANNOUNCED)
+    assert ours.keys() == theirs.keys()
+    for path, datum in ours.items():
+        assert (datum.value, datum.range, datum.basis) == (
+            theirs[path].value,
+            theirs[path].range,
+            theirs[path].basis,
+        ), path
+
+
+def test_of_the_published_reach_all_but_the_first_row_holds_as_announced():
+    holds = {}
+    for memory, latency in REACH:
+        chips = round(memory / MEMORY)
+        racks = max(1, chips // 256)
+        built = fabric(ANNOUNCED, racks)
+        centres = [rack * 256 for rack in range(racks)]
+        holds[memory / 1e9] = built.reach_ps(centres, chips) == round(latency * 1e12)
+    assert [memory for memory, held in holds.items() if not held] == [8]
+
+
+@pytest.mark.parametrize("chip", [LP30, ANNOUNCED, GROQ], ids=["16 x 16", "32 x 8", "GroqChip1"])
 def test_every_link_leads_both_ways_and_over_the_same_level(chip):
     built = fabric(chip, racks=2)
     links = {(a, b, level) for a in range(built.chips) for b, level in built.links(a)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsim.backends.base import Drafter, EngineParts
+from agentsim.backends.lpx import programs
 from agentsim.backends.lpx.chip import build_lpu
 from agentsim.backends.lpx.fabric import Fabric, Level, Span, build_fabric
 from agentsim.backends.lpx.laws import check_schedule
@@ -22,7 +24,7 @@ from agentsim.backends.lpx.programs import (
     layer_schedule,
 )
 from agentsim.backends.lpx.report import schedule_report, schedule_trace
-from agentsim.backends.lpx.schedule import START, Options, Ready, Schedule, Slice, Timeline, Work
+from agentsim.backends.lpx.schedule import START, Options, Ready, Slice, Timeline, Work
 from agentsim.backends.lpx.shapes import layers_of
 from agentsim.errors import InvariantViolation
 from agentsim.specs import catalog
@@ -224,16 +226,21 @@ def broken(index=1, **changes):
     good = time.finish(time.gather([Span(TRAY, 4)], results, "gather"))
     events = list(good.events)
     events[index] = events[index]._replace(**changes)
-    return Schedule(tuple(events), good.makespan_ps, good.parts_ps, good.received_vectors)
+    return good._replace(events=tuple(events))
 
 
 BREACHES = {
-    "used twice": broken(start=10),
+    "matrix is used twice": broken(start=10, sram_ps=0),
+    "sram is used twice": broken(0, sram_ps=60),
     "without operands": broken(needs=Ready(99_999)),
-    "before it is made": broken(needs=Ready(0, 0)),
-    "received": broken(ports=1, senders=1, vectors=1),
-    "after the schedule": broken(-1, end=10**9, start=10**9 - 1),
+    "product before it is made": broken(0, lag_ps=10_000),
+    "gather before it is made": broken(operands=(Ready(0, 3),)),
+    "never used": broken()._replace(results=()),
+    "received": broken(2, ports=1, senders=1, vectors=1),
+    "after the schedule": broken(-1, end=10**9),
+    "after it is complete": broken(-1, lag_ps=10**9),
     "do not sum": broken()._replace(parts_ps={"compute": 1}),
+    "a part is negative": broken()._replace(parts_ps={"compute": broken().makespan_ps + 1, "idle": -1}),
 }
 
 
@@ -241,6 +248,67 @@ BREACHES = {
 def test_a_breach_of_a_law_is_told(breach):
     with pytest.raises(InvariantViolation, match=breach):
         check_schedule(BREACHES[breach])
+
+
+def test_the_schedule_that_is_broken_was_lawful():
+    check_schedule(broken())
+
+
+def lawful_layer():
+    shape = catalog.load(Model, "gemma-4-31b").shape.value
+    stage = Stage(LPU, FABRIC.spans(16), 16, 1.0, 1.0, FABRIC.lenders(16)[-1])
+    for rows in (1, 8):
+        for layer in set(layers_of(shape, False, 16)):
+            check_schedule(layer_schedule(stage, layer, rows, 10_000.0, 1024.0))
+
+
+def forgets_inner(stage, time, hidden, shape, state):
+    INNER(stage, time, hidden, shape, state)
+    return state
+
+
+def takes_part_of_inner(stage, time, hidden, shape, state):
+    return INNER(stage, time, hidden, shape, state)[:-1]
+
+
+def takes_inner_early(stage, time, hidden, shape, state):
+    """As if no link had any latency."""
+    gathered = INNER(stage, time, hidden, shape, state)
+    return [r if r.part == "compute" else r._replace(time=r.time - TRAY.hop_ps) for r in gathered]
+
+
+INNER = programs._feed_forward
+
+
+@pytest.mark.parametrize(
+    ("wrong", "breach"),
+    [
+        (forgets_inner, "inner is made at .* never used"),
+        (takes_part_of_inner, "inner is made at .* never used"),
+        (takes_inner_early, "down uses inner before it is made"),
+    ],
+)
+def test_a_product_that_ignores_an_exchange_is_caught(monkeypatch, wrong, breach):
+    lawful_layer()
+    monkeypatch.setattr(programs, "_feed_forward", wrong)
+    with pytest.raises(InvariantViolation, match=breach):
+        lawful_layer()
+
+
+@pytest.mark.parametrize("width", [4, 16])
+def test_each_chip_receives_the_bytes_of_each_tensor_that_it_lacks(width):
+    """One row of a sliding layer of Gemma 4 31B; every chip's slice is padded to whole vectors."""
+    shape = catalog.load(Model, "gemma-4-31b").shape.value
+    layer = layers_of(shape, True, width)[0]
+    schedule = layer_schedule(Stage(LPU, FABRIC.spans(width), width, 1.0, 1.0), layer, 1, 1e4, 1024.0)
+    received = {}
+    for event in schedule.events:
+        if event.vectors:
+            received[event.label] = received.get(event.label, 0) + event.ports * event.vectors * VECTOR
+    sizes = {"attention": 32 * 256, "output": 2 * 5376, "inner": 21_504, "down": 2 * 5376}
+    assert received == {
+        label: (width - 1) * math.ceil(size / width / VECTOR) * VECTOR for label, size in sizes.items()
+    }
 
 
 # the conflict law on all chips, not on the one that stands for them
@@ -277,7 +345,11 @@ def test_on_all_chips_of_a_stage_no_link_carries_two_things_at_once():
 def test_a_report_sums_and_holds_the_laws(name):
     report = schedule_report(parts_of(name), 10_000)
     assert sum(report.breakdown_s.values()) == pytest.approx(report.step_s, rel=1e-12)
-    assert report.lpus >= report.tensor_parallel * report.pipeline_stages
+    assert report.computing_lpus == report.tensor_parallel * report.pipeline_stages
+    assert report.computing_lpus + report.lending_lpus == report.lpus
+    assert report.lpus + report.unused_lpus == 256
+    keys = {"computing_lpus", "lending_lpus", "unused_lpus"}
+    assert keys <= report.to_json().keys()
     keys = {"tensor_parallel", "pipeline_stages", "lpus", "step_s", "breakdown_s", "floor_s"}
     assert keys <= report.to_json().keys()
     parts = {"compute", "sram", "first_bit", "serialisation", "idle", "overhead"}

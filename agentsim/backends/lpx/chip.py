@@ -82,7 +82,7 @@ def build_lpu(chip: Chip, precision: Precision, ledger: Ledger) -> Lpu:
         title=chip.title,
         memory_bytes=take(chip.memory),
         sram_bytes_per_s=take(chip.memory_bandwidth),
-        flops_per_s=take(_peak(chip, precision)),
+        flops_per_s=take(_peak(chip, precision, "weights")),
         vector_ops_per_s=take(facts.vector_compute),
         vector_bytes=take(chip.vector),
         matrix_fill_ps=to_ps(take(facts.matrix_fill)),
@@ -91,16 +91,21 @@ def build_lpu(chip: Chip, precision: Precision, ledger: Ledger) -> Lpu:
     )
 
 
-def check_kv_precision(chip: Chip, precision: Precision) -> None:
-    """Refuse a KV format that the chip cannot multiply."""
-    if WEIGHT_BYTES[precision] < min(WEIGHT_BYTES[p] for p in chip.dense_compute):
-        _peak(chip, precision)
+def check_kv_precision(chip: Chip, kv: Precision, weights: Precision, ledger: Ledger) -> None:
+    """Refuse a KV format that the chip cannot multiply; warn of one whose peak is not published."""
+    if WEIGHT_BYTES[kv] < min(WEIGHT_BYTES[p] for p in chip.dense_compute):
+        _peak(chip, kv, "kv")
+    if kv not in chip.dense_compute:
+        ledger.warn(
+            f"{chip.title} has no published {kv} peak: attention to {kv} KV is timed at the {weights} peak, "
+            "which may be too fast"
+        )
 
 
-def _peak(chip: Chip, precision: Precision) -> Datum[float]:
+def _peak(chip: Chip, precision: Precision, field: str) -> Datum[float]:
     if precision not in chip.dense_compute:
         has = ", ".join(chip.dense_compute)
         raise InfeasibleError(
-            f"{chip.title} has no {precision}; it has {has}: set precision.weights to {has}"
+            f"{chip.title} has no {precision}; it has {has}: set precision.{field} to {has}"
         )
     return chip.dense_compute[precision]

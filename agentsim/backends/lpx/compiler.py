@@ -15,6 +15,7 @@ from agentsim.backends.lpx.mapping import (
     divisions,
     fewest_lpus,
     kv_capacity,
+    kv_needed,
     kv_per_token,
     largest_context,
     place,
@@ -63,14 +64,28 @@ def compile_lpx(parts: EngineParts) -> LpxCost:
     Raises `InfeasibleError` with what would fit, `SpecError` for a chip that is no LPU.
     """
     site = build_site(parts)
-    return cost_of(best_step(site), site, parts)
+    step = best_step(site)
+    _warn_of_idle(step, site.engine, parts.ledger)
+    return cost_of(step, site, parts)
+
+
+def runner_up(parts: EngineParts) -> LpxCost | None:
+    """Return the cost on the best mapping of another kind than the one `compile_lpx` takes; None: no other.
+
+    Kinds differ in whether KV heads are copied and whether KV is spread over stages (`mapping.py`). Where
+    both are as fast at the context planned for, their speeds at other contexts show what rests on the choice.
+    """
+    site = build_site(parts)
+    chosen, *others = ranked_steps(site)
+    other = next((step for step in others if step.mapping.kind != chosen.mapping.kind), None)
+    return cost_of(other, site, parts) if other else None
 
 
 def build_site(parts: EngineParts) -> Site:
     """Return chips and load of an engine, once everything about them that cannot be is refused."""
     engine, ledger = parts.engine, parts.ledger
     lpu = build_lpu(parts.chip, engine.precision.weights, ledger)
-    check_kv_precision(parts.chip, engine.precision.kv)
+    check_kv_precision(parts.chip, engine.precision.kv, engine.precision.weights, ledger)
     fabric = build_fabric(parts.chip, engine.racks, ledger)
     check_room(engine.chips, engine.racks, parts.chip)
     shape = ledger.take(parts.model.shape)
@@ -81,6 +96,11 @@ def build_site(parts: EngineParts) -> Site:
 
 def best_step(site: Site, options: Options = COMPILED) -> Step:
     """Return the step of the mapping that decodes fastest for the users and the context planned for."""
+    return ranked_steps(site, options)[0]
+
+
+def ranked_steps(site: Site, options: Options = COMPILED) -> list[Step]:
+    """Return the steps of all mappings, the fastest first; of equals the one on fewer chips."""
     load = site.load
     found = [
         build_step(load, place(division, site.fabric), site.lpu, site.fabric, site.drafts, options)
@@ -88,9 +108,19 @@ def best_step(site: Site, options: Options = COMPILED) -> Step:
     ]
     if not found:
         raise InfeasibleError(_what_fits(site))
-    # Of equals the one on fewer chips: `min` keeps the first.
-    found.sort(key=lambda step: step.mapping.division.lpus)
-    return min(found, key=lambda step: step.decode_ps(load.users, load.context, site.planned_window))
+    return sorted(
+        found,
+        key=lambda step: (
+            step.decode_ps(load.users, load.context, site.planned_window),
+            step.mapping.division.lpus,
+        ),
+    )
+
+
+def _warn_of_idle(step: Step, engine: Engine, ledger: Ledger) -> None:
+    idle = engine.chips - step.mapping.division.lpus
+    if idle:
+        ledger.warn(f"{idle} of {engine.chips} LPUs are not used by the mapping that decodes fastest")
 
 
 def _divisions(site: Site) -> Iterator[Division]:
@@ -163,8 +193,10 @@ def lpus_for_weights(model: Model, chip: Chip, ledger: Ledger) -> int:
 
 
 def _load(parts: EngineParts, shape: Shape) -> Load:
+    """Return what has to be held; no more context is planned for than the model takes."""
     drafter, engine = parts.drafter, parts.engine
-    limit = parts.ledger.take_or_none(parts.model.context) or DEFAULT_CONTEXT
+    limit = parts.ledger.take_or_none(parts.model.context)
+    planned = limit or DEFAULT_CONTEXT if engine.context is None else engine.context
     if drafter is not None:
         _check_vocabulary(drafter, shape, parts)
     return Load(
@@ -174,7 +206,7 @@ def _load(parts: EngineParts, shape: Shape) -> Load:
         weight_bytes=WEIGHT_BYTES[engine.precision.weights],
         kv_bytes=WEIGHT_BYTES[engine.precision.kv],
         users=max(engine.users, 1),
-        context=engine.context if engine.context is not None else limit,
+        context=min(planned, limit or planned),
     )
 
 
@@ -221,8 +253,9 @@ def _what_fits(site: Site) -> str:
     load, engine, memory = site.load, site.engine, site.lpu.memory_bytes
     weights = shapes.total_parameters(load.shape) * load.weight_bytes + load.drafter_bytes()
     said = (
-        f"{bytes_text(weights)} of weights and KV for {load.users} x {count_text(load.context)} tokens do "
-        f"not fit {engine.chips} LPUs of {bytes_text(memory)}{_asked(engine)}: "
+        f"{bytes_text(weights)} of weights and {bytes_text(kv_needed(load))} of KV for {load.users} x "
+        f"{count_text(load.context)} tokens do not fit {engine.chips} LPUs of {bytes_text(memory)}"
+        f"{_asked(engine)}: "
     )
     answers = []
     enough = fewest_lpus(load, site.fabric, site.widths, memory, MOST_RACKS * site.fabric.chips)

@@ -8,8 +8,8 @@ of a tray to chip i of the others; each tray has a twin in the rack's other grou
 The lane map alone (every tray to every tray) would make the rack two hops wide; the table says three.
 
 So a rack is a product of complete graphs, tray x trays of a group x groups, and every chip sees the same
-fabric: a stage of chips can be scheduled once for all of them. The announced packaging (32 trays of 8)
-is the same code with other counts; its tray holds 4 GB, so that the row of 8 GB cannot hold there.
+fabric: a stage of chips can be scheduled once for all of them. The announced packaging (`lp30-announced`,
+32 trays of 8) is the same code with other counts; its tray holds 4 GB, so that the row of 8 GB cannot hold.
 GroqChip1's nodes share their global links: a chip reaches half of the other nodes itself.
 """
 

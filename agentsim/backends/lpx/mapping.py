@@ -9,7 +9,8 @@ Two choices are tried with each: copies of KV heads (`shapes.py`), which save ex
 layers that see the whole context spread over all stages and, beside them, chips that hold nothing else,
 which shortens attention to a long context for two more hops a layer. The caller picks what decodes fastest
 at the context planned for; no mapping of a real run is published, and how flat speed is over context
-depends on this choice.
+depends on this choice: a figure of flatness holds for the mapping that is chosen, and for no other.
+(Gemma 4 31B at 262,144 tokens is near a tie: `compiler.runner_up` gives the other side of it.)
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ class Mapping:
     def stages(self) -> tuple[tuple[Layer, ...], ...]:
         return self.division.stages
 
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Whether KV heads are copied, and whether KV is spread over stages."""
+        return self.division.copied, self.division.lenders is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Division:
@@ -88,6 +94,11 @@ class Division:
     def lpus(self) -> int:
         """Chips that are used, those that hold KV alone included."""
         return self.width * (self.lenders.size if self.lenders else len(self.stages))
+
+    @property
+    def computing(self) -> int:
+        """Chips that hold layers; the others of `lpus` hold KV alone and attend to it."""
+        return self.width * len(self.stages)
 
 
 def divisions(
@@ -153,6 +164,12 @@ def largest_context(
         fits = fewest_lpus(shorter, fabric, widths, memory_bytes, chips) is not None
         low, high = (middle, high) if fits else (low, middle)
     return low * 1000 if low >= 0 else None
+
+
+def kv_needed(load: Load) -> float:
+    """Return the KV bytes of the users and the context planned for, each head held once."""
+    layers = [*layers_of(load.shape, False, 1), *load.drafter_layers()]
+    return sum(_kv(layer, load, False) for layer in layers)
 
 
 def kv_per_token(layers: Sequence[Layer], kv_bytes: float) -> tuple[float, float]:

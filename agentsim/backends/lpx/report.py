@@ -21,11 +21,16 @@ class ScheduleReport:
     """One decode step of one sequence (seconds). `breakdown_s` sums to `step_s`.
 
     `floor_s` is the schedule alone; `step_s` has the calibrated overhead of a step with drafts as well.
+    Of the deployment's chips `lpus` are used: `computing_lpus` hold layers, `lending_lpus` KV alone;
+    `unused_lpus` are the rest.
     """
 
     tensor_parallel: int
     pipeline_stages: int
     lpus: int
+    computing_lpus: int
+    lending_lpus: int
+    unused_lpus: int
     context: int
     drafted: int
     step_s: float
@@ -60,11 +65,14 @@ def schedule_report(parts: EngineParts, context: int, drafted: int | None = None
         check_schedule(schedule)
     times = {part: to_s(time) for part, time in add((piece.schedule, 1) for piece in pieces).items()}
     floor_s = sum(times.values())
-    overhead_s = step_overhead_s(parts)
+    overhead_s, division = step_overhead_s(parts), step.mapping.division
     return ScheduleReport(
         tensor_parallel=step.mapping.width,
         pipeline_stages=len(step.mapping.stages),
-        lpus=step.mapping.division.lpus,
+        lpus=division.lpus,
+        computing_lpus=division.computing,
+        lending_lpus=division.lpus - division.computing,
+        unused_lpus=parts.engine.chips - division.lpus,
         context=context,
         drafted=step.drafts,
         step_s=floor_s + overhead_s,

@@ -41,7 +41,8 @@ COMPILED = Options()
 class Ready(NamedTuple):
     """`blocks` blocks, each of `vectors`, that are there at `time`.
 
-    `part` names the lag behind the event that made them.
+    `part` names the lag behind the event that made them. Where it stands for several blocks, `others` are
+    those that it joins: what consumes it needs them all.
     """
 
     time: int
@@ -49,6 +50,18 @@ class Ready(NamedTuple):
     part: str = "idle"
     blocks: int = 1
     vectors: int = 1
+    others: tuple[Ready, ...] = ()
+
+    def producers(self) -> set[int]:
+        """Return the events that made all that this stands for."""
+        found, queue, seen = {self.event}, list(self.others), set[int]()
+        while queue:
+            block = queue.pop()
+            if id(block) not in seen:
+                seen.add(id(block))
+                found.add(block.event)
+                queue += block.others
+        return found - {START}
 
 
 class Slice(NamedTuple):
@@ -63,7 +76,9 @@ class Event(NamedTuple):
 
     `needs` is the last operand that it waited for, `after` the event that kept its unit busy until
     `start`, if that was later. `sram_ps` is how long it reads SRAM, from its start. A transfer names the
-    `senders` that do it at once, the `ports` of each, and the vectors that cross one port.
+    `senders` that do it at once, the `ports` of each, and the vectors that cross one port. `operands` are
+    all that it consumes, and what it makes is there `lag_ps` after its end: for the laws, which trust no
+    other time.
     """
 
     unit: str
@@ -77,6 +92,12 @@ class Event(NamedTuple):
     senders: int = 0
     ports: int = 0
     vectors: int = 0
+    operands: tuple[Ready, ...] = ()
+    lag_ps: int = 0
+
+    def consumed(self) -> set[int]:
+        """Return the events whose results this one consumes."""
+        return set[int]().union(*(block.producers() for block in self.operands))
 
 
 class Work(NamedTuple):
@@ -88,20 +109,17 @@ class Work(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """A finished layout. `parts_ps` follows the critical path and sums to `makespan_ps`."""
+    """A finished layout. `parts_ps` follows the critical path and sums to `makespan_ps`.
+
+    `received_vectors` is reckoned from the sizes of tensors, not from the transfers. `results` are what
+    the schedule is for.
+    """
 
     events: tuple[Event, ...]
     makespan_ps: int
     parts_ps: dict[str, int]
     received_vectors: int
-
-    def busy_ps(self) -> dict[str, int]:
-        """Return how long each unit works, SRAM included."""
-        found = {"sram": 0}
-        for event in self.events:
-            found[event.unit] = found.get(event.unit, 0) + event.end - event.start
-            found["sram"] += event.sram_ps
-        return found
+    results: tuple[Ready, ...] = ()
 
 
 class Timeline:
@@ -118,7 +136,7 @@ class Timeline:
         """Return the schedule that ends when `tensor` is complete."""
         last = _latest(tensor)
         parts = _critical_parts(self.events, last)
-        return Schedule(tuple(self.events), last.time, parts, self._received)
+        return Schedule(tuple(self.events), last.time, parts, self._received, tuple(tensor))
 
     def stream(self, unit: str, tensor: Sequence[Ready], work: Work, label: str) -> list[Ready]:
         """Work through a tensor block by block, in the order of arrival; each block gives one block."""
@@ -127,7 +145,7 @@ class Timeline:
         for block in tensor:
             share = _share(work, done, done + block.blocks, total)
             done += block.blocks
-            event = self._place(unit, block, share, label)
+            event = self._place(unit, block, share, label, (block,))
             found.append(
                 Ready(self.events[event].end + work.lag_ps, event, "compute", block.blocks, block.vectors)
             )
@@ -140,6 +158,7 @@ class Timeline:
         the last such part result by result, each of which may leave before the next is computed.
         """
         tensor, total, done = self._arrivals(tensor), _count(tensor), 0
+        operands = list(tensor)
         free = self._free("matrix")
         while tensor:
             begin = max(free, tensor[0].time)
@@ -148,8 +167,10 @@ class Timeline:
             upto = done + _count(here)
             share = _share(work, done, upto, total)
             if not tensor:
-                return self._results(here[-1], result, share, label)
-            free = self.events[self._place("matrix", here[-1], share, label)].end
+                return self._results(here[-1], result, share, label, tuple(operands))
+            event = self._place("matrix", here[-1], share, label, tuple(here), lags=False)
+            free = self.events[event].end
+            operands.append(Ready(free, event))
             done = upto
         raise ValueError("a product needs at least one operand")
 
@@ -162,7 +183,6 @@ class Timeline:
         if not spans:
             return list(own)
         queue = self._started(self._arrivals(own), label)
-        before = _vectors(queue)
         for span in spans:
             arrived = [
                 self._send(span.level, block._replace(blocks=1), span.size - 1, self._chips, label)
@@ -170,7 +190,7 @@ class Timeline:
                 for _ in range(block.blocks)
             ]
             queue = sorted([*queue, *arrived])
-        self._received += (_vectors(queue) - before) * self._chips
+        self._received += _vectors(own) * (_members(spans) - 1) * self._chips
         return queue
 
     def spread(self, spans: Sequence[Span], own: Sequence[Ready], label: str) -> list[Ready]:
@@ -194,7 +214,7 @@ class Timeline:
         tensor = self._started(self._arrivals(own), label)
         for hop in hops:
             tensor = [self._send(hop, block, 1, senders, label) for block in tensor]
-            self._received += _vectors(tensor) * senders
+            self._received += _vectors(own) * senders
         return tensor
 
     def lend(self, span: Span, own: Sequence[Ready], label: str) -> list[Ready]:
@@ -216,7 +236,7 @@ class Timeline:
 
     def exchange(self, spans: Sequence[Span], own: Sequence[Ready], each: Slice, label: str) -> list[Ready]:
         """Give every chip its own part, `each`, of what the others hold: all to all."""
-        start = self._started([_latest(own)._replace(blocks=1, vectors=each.vectors)], label)[0]
+        start = self._started([joined(own)._replace(vectors=each.vectors)], label)[0]
         members, beyond = _members(spans), 1
         arrived = [start._replace(blocks=each.blocks)]
         held = [start]
@@ -227,15 +247,18 @@ class Timeline:
                 self._send(span.level, held[-1], span.size - 1, self._chips, label) for _ in range(blocks)
             ]
             self._received += blocks * each.vectors * (span.size - 1) * self._chips
-            held = [block._replace(blocks=1) for block in sent]
-            arrived.append(sent[-1]._replace(blocks=each.blocks * (span.size - 1) * beyond))
+            held = [joined(sent)]
+            arrived.append(joined(sent)._replace(blocks=each.blocks * (span.size - 1) * beyond))
             beyond *= span.size
         return sorted(arrived)
 
-    def _results(self, last: Ready, result: Slice, work: Work, label: str) -> list[Ready]:
+    def _results(
+        self, last: Ready, result: Slice, work: Work, label: str, operands: tuple[Ready, ...]
+    ) -> list[Ready]:
         found = []
         for index in range(result.blocks):
-            event = self._place("matrix", last, _share(work, index, index + 1, result.blocks), label)
+            share = _share(work, index, index + 1, result.blocks)
+            event = self._place("matrix", last, share, label, operands)
             end = self.events[event].end + work.lag_ps
             found.append(Ready(end, event, "compute", 1, result.vectors))
         return self._whole(found)
@@ -244,29 +267,30 @@ class Timeline:
         """Send one block over the ports of a level; return when it is in the receivers' SRAM."""
         vectors = block.blocks * block.vectors
         duration = to_ps(vectors * self._vector_bytes / level.bytes_per_s)
+        traffic, hop = (senders, ports, vectors), level.hop_ps
         event = self._occupy(
-            f"{level.name} links", block, duration, "serialisation", label, (senders, ports, vectors)
+            f"{level.name} links", block, duration, "serialisation", label, traffic, (block,), hop
         )
-        return Ready(
-            self.events[event].end + level.hop_ps, event, "first_bit", block.blocks * ports, block.vectors
-        )
+        return Ready(self.events[event].end + hop, event, "first_bit", block.blocks * ports, block.vectors)
 
     def _started(self, tensor: list[Ready], label: str) -> list[Ready]:
         """Put the start-up of a transfer, where there is one, before its first vector."""
         start = self._options.transfer_start_ps
         if not start:
             return tensor
-        event = self._occupy("start-up", tensor[0], start, "overhead", label)
-        begun = self.events[event].end
+        event = self._occupy("start-up", tensor[0], start, "overhead", label, operands=(tensor[0],))
+        begun = Ready(self.events[event].end, event, "overhead")
         return [
-            block if block.time > begun else block._replace(time=begun, event=event, part="overhead")
-            for block in tensor
+            joined([begun, block])._replace(blocks=block.blocks, vectors=block.vectors) for block in tensor
         ]
 
-    def _place(self, unit: str, block: Ready, work: Work, label: str) -> int:
+    def _place(
+        self, unit: str, block: Ready, work: Work, label: str, operands: tuple[Ready, ...], lags: bool = True
+    ) -> int:
         duration = max(work.unit_ps, work.sram_ps)
         part = "sram" if work.sram_ps > work.unit_ps else "compute"
-        return self._occupy(unit, block, duration, part, label, sram_ps=work.sram_ps)
+        lag = work.lag_ps if lags else 0
+        return self._occupy(unit, block, duration, part, label, (0, 0, 0), operands, lag, work.sram_ps)
 
     def _occupy(
         self,
@@ -276,13 +300,18 @@ class Timeline:
         part: str,
         label: str,
         traffic: tuple[int, int, int] = (0, 0, 0),
+        operands: tuple[Ready, ...] = (),
+        lag_ps: int = 0,
         sram_ps: int = 0,
     ) -> int:
         free, after = self._free(unit), START
         start = needs.time
         if free > start:
             start, after = free, self._last[unit]
-        self.events.append(Event(unit, start, start + duration, part, label, needs, after, sram_ps, *traffic))
+        end = start + duration
+        self.events.append(
+            Event(unit, start, end, part, label, needs, after, sram_ps, *traffic, operands, lag_ps)
+        )
         self._last[unit] = len(self.events) - 1
         return self._last[unit]
 
@@ -297,8 +326,8 @@ class Timeline:
         """Without overlap a tensor is there when its last vector is."""
         if self._options.overlap:
             return tensor
-        last = _latest(tensor)
-        return [last._replace(blocks=block.blocks, vectors=block.vectors) for block in tensor]
+        whole = joined(tensor)
+        return [whole._replace(blocks=block.blocks, vectors=block.vectors) for block in tensor]
 
 
 def _share(work: Work, start: int, end: int, total: int) -> Work:
@@ -338,6 +367,12 @@ def _vectors(tensor: Iterable[Ready]) -> int:
 
 def _time(block: Ready) -> int:
     return block.time
+
+
+def joined(tensor: Sequence[Ready]) -> Ready:
+    """Return one block that is there when the whole tensor is, and stands for all of it."""
+    last = _latest(tensor)
+    return last._replace(blocks=1, others=tuple(tensor) if len(tensor) > 1 else last.others)
 
 
 def _latest(tensor: Sequence[Ready]) -> Ready:
