@@ -305,6 +305,8 @@ def _parts(model: str, name: str, drafted: int | None) -> EngineParts:
     near = os.path.dirname(document.name)
     deployment = catalog.from_document(Deployment, document, short)
     engine = _lpus(deployment, short)
+    if model != deployment.model:  # the context was planned for the deployment's own
+        engine = engine.model_copy(update={"context": None})
     target = catalog.load(Model, model)
     drafter = _drafter(deployment.speculation, model, near, drafted)
     if drafter is None and drafted:

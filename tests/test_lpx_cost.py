@@ -33,7 +33,8 @@ def precision(weights, kv="fp8"):
 
 def on(model, **engine):
     """Return the parts of another model on the rack, without a drafter."""
-    return parts_of("lpx-no-speculation", **engine)._replace(model=catalog.load(Model, model))
+    own = {"context": None} | engine
+    return parts_of("lpx-no-speculation", **own)._replace(model=catalog.load(Model, model))
 
 
 def batch(sequences, context):
@@ -99,13 +100,18 @@ def test_a_mapping_that_is_asked_for_may_have_no_other_kind_beside_it():
     assert runner_up(parts_of("lpx", chips=80, context=1000, tensor_parallel=4)) is None
 
 
+def test_no_more_context_is_planned_for_than_the_model_takes():
+    with pytest.raises(InfeasibleError, match="context is 900k; Gemma 4 31B takes at most 262k"):
+        compile_lpx(parts_of("lpx", context=900_000))
+
+
 @pytest.mark.parametrize("name", ["lpx", "lpx-no-speculation", "lpx-prefill-decode", "lpx-announced"])
 def test_a_deployment_says_which_context_its_mapping_is_chosen_at(name):
     engines = catalog.load(Deployment, name).engines.values()
     assert {engine.context for engine in engines if engine.backend == "lpx"} == {262_144}
 
 
-def test_no_more_context_is_planned_for_than_the_model_takes():
+def test_what_the_model_takes_is_planned_for_where_nothing_is_said():
     planned = build_site(on("llama-3.3-70b")).load.context
     assert planned == catalog.load(Model, "llama-3.3-70b").context.value
 

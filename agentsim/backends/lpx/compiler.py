@@ -193,10 +193,7 @@ def lpus_for_weights(model: Model, chip: Chip, ledger: Ledger) -> int:
 
 
 def _load(parts: EngineParts, shape: Shape) -> Load:
-    """Return what has to be held; no more context is planned for than the model takes."""
     drafter, engine = parts.drafter, parts.engine
-    limit = parts.ledger.take_or_none(parts.model.context)
-    planned = limit or DEFAULT_CONTEXT if engine.context is None else engine.context
     if drafter is not None:
         _check_vocabulary(drafter, shape, parts)
     return Load(
@@ -206,8 +203,17 @@ def _load(parts: EngineParts, shape: Shape) -> Load:
         weight_bytes=WEIGHT_BYTES[engine.precision.weights],
         kv_bytes=WEIGHT_BYTES[engine.precision.kv],
         users=max(engine.users, 1),
-        context=min(planned, limit or planned),
+        context=_planned_context(parts),
     )
+
+
+def _planned_context(parts: EngineParts) -> int:
+    limit, asked = parts.ledger.take_or_none(parts.model.context), parts.engine.context
+    if asked is not None and limit is not None and asked > limit:
+        raise InfeasibleError(
+            f"context is {count_text(asked)}; {parts.model.title} takes at most {count_text(limit)}"
+        )
+    return (limit or DEFAULT_CONTEXT) if asked is None else asked
 
 
 def _check_vocabulary(drafter: Drafter, shape: Shape, parts: EngineParts) -> None:
