@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentsim.cli_options import Format, Output
-from agentsim.terminal.console import progress, show_result
+from agentsim.terminal.console import note, progress, show_list, show_result
+
+if TYPE_CHECKING:
+    from agentsim.importers._folder import Walk
+    from agentsim.importers._observe import Observation
+    from agentsim.verbs_logs import Step
 
 LogPath = Annotated[str, typer.Argument(metavar="LOG", help="a recorded session, or a folder of them")]
 LogFormat = Annotated[
@@ -27,18 +33,18 @@ def import_log(
 
     agentsim import session.json -o session.yaml
     """
-    from agentsim.terminal.imports import import_screen
-    from agentsim.terminal.observe import observe_screen
-    from agentsim.verbs_logs import files_at, import_folder, import_session
-
-    as_json = format_ is Format.json
     if output is not None and output.endswith("/"):
-        with progress("importing", files_at(log)) as step:
-            written = import_folder(log, output, log_format, step)
-        show_result(as_json, written.to_json, lambda width: observe_screen(written, width))
+        from agentsim.verbs_logs import import_folder
+
+        _show(
+            "importing", log, lambda walk, step: import_folder(log, output, walk, log_format, step), format_
+        )
         return
+    from agentsim.terminal.imports import import_screen
+    from agentsim.verbs_logs import import_session
+
     imported = import_session(log, output, log_format)
-    show_result(as_json, imported.to_json, lambda width: import_screen(imported, width))
+    show_result(format_ is Format.json, imported.to_json, lambda width: import_screen(imported, width))
 
 
 def observe(log: LogPath, log_format: LogFormat = None, format_: Output = Format.table) -> None:
@@ -46,12 +52,29 @@ def observe(log: LogPath, log_format: LogFormat = None, format_: Output = Format
 
     agentsim observe session.json
     """
-    from agentsim.terminal.observe import observe_screen
-    from agentsim.verbs_logs import files_at, observe_logs
+    from agentsim.verbs_logs import observed_sessions
 
-    with progress("reading", files_at(log)) as step:
-        observed = observe_logs(log, log_format, step)
-    show_result(format_ is Format.json, observed.to_json, lambda width: observe_screen(observed, width))
+    _show("reading", log, lambda walk, step: observed_sessions(log, walk, log_format, step), format_)
+
+
+def _show(
+    doing: str, log: str, sessions: Callable[[Walk, Step], Iterator[Observation]], format_: Format
+) -> None:
+    """Show sessions while they are read: as JSON one by one, or what they come to as a screen."""
+    from agentsim.importers._folder import Walk
+    from agentsim.terminal.observe import observe_screen, passed_over
+    from agentsim.verbs_logs import files_at, total_of
+
+    walk = Walk()
+    with progress(doing, files_at(log)) as step:
+        if format_ is Format.json:
+            show_list(seen.to_json() for seen in sessions(walk, step))
+        else:
+            observed = total_of(log, sessions(walk, step), walk)
+    if format_ is not Format.json:
+        show_result(False, dict, lambda width: observe_screen(observed, width))
+    elif walk.passed_over:
+        note(f"passed over: {passed_over(walk.passed_over)}")
 
 
 def register(app: typer.Typer) -> None:

@@ -4,43 +4,57 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentsim import yaml_file
-from agentsim.errors import ImportFormatError, InputError
+from agentsim.errors import ImportFormatError, InputError, WorkflowError
 from agentsim.importers._build import MARK, workflow_document
 from agentsim.importers._folder import Walk, count_files, sessions_below
-from agentsim.importers._observe import Observation, observe
+from agentsim.importers._observe import Observation, Totals, observe
 from agentsim.importers._split import observed_split
 from agentsim.recorded import RecordedSession
 from agentsim.workflow.load import check_document
+
+STEPS_CHECKED = 5000
+"""So many steps are checked at once: as data they take fifty times the room of their text."""
 
 Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What the sessions at a path tell of themselves, and what there could not be read."""
+    """What the sessions at a path come to, what there could not be read, and a workflow that was written."""
 
     path: str
-    sessions: tuple[Observation, ...]
+    total: Totals
     passed_over: Mapping[str, Sequence[str]]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the list that `observe --format json` prints."""
-        return [observation.to_json() for observation in self.sessions]
+    written: str | None = None
 
 
-def observe_logs(path: str, log_format: str | None = None, step: Step = lambda: None) -> Observed:
-    """Observe every session of a log or of the folder at `path`; `step` is called after each file."""
-    walk = Walk()
-    seen = tuple(observe(session) for session in sessions_below(path, walk, log_format, step))
-    if not seen:
+def observed_sessions(
+    path: str, walk: Walk, log_format: str | None = None, step: Step = lambda: None
+) -> Iterator[Observation]:
+    """Observe every session of a log or of the folder at `path`, one at a time.
+
+    `walk` notes what is passed over; `step` is called after each file. Raises `ImportFormatError` where no
+    session is.
+    """
+    session = None
+    for session in sessions_below(path, walk, log_format, step):
+        yield observe(session)
+    if session is None:
         why = "; ".join(f"{len(places)} {reason}" for reason, places in walk.passed_over.items())
         raise ImportFormatError(f"{path}: no session in it" + (f" ({why})" if why else ""))
-    return Observed(path, seen, walk.passed_over)
+
+
+def total_of(path: str, sessions: Iterable[Observation], walk: Walk) -> Observed:
+    """Return what sessions come to."""
+    total = Totals()
+    for seen in sessions:
+        total.add(seen)
+    return Observed(path, total, walk.passed_over, walk.written)
 
 
 def files_at(path: str) -> int:
@@ -89,34 +103,67 @@ def import_session(path: str, output: str | None, log_format: str | None = None)
     if next(sessions, None) is not None:
         raise InputError(f"{path}: holds several sessions; give -o FOLDER/ to write one file for each")
     if output is not None:
-        _write(session, output)
+        _write(session, output, path)
     return Imported(session, observed_split(session), output)
 
 
-def import_folder(path: str, folder: str, log_format: str | None, step: Step = lambda: None) -> Observed:
-    """Write every session of a log or folder as a workflow of its own into `folder`."""
-    walk, seen, names = Walk(), [], set[str]()
-    os.makedirs(folder, exist_ok=True)
+def import_folder(
+    path: str, folder: str, walk: Walk, log_format: str | None = None, step: Step = lambda: None
+) -> Iterator[Observation]:
+    """Write every session of a log or folder as a workflow of its own into `folder`, and observe it."""
+    names: set[str] = set()
     for session in sessions_below(path, walk, log_format, step):
-        name = _free_name(session.name, names)
+        _make_folder(folder)
+        output = os.path.join(folder, f"{_free_name(session.name, names)}.yaml")
         try:
-            _write(session, os.path.join(folder, f"{name}.yaml"))
+            _write(session, output, path)
         except InputError as bad:
             walk.pass_over(session.name, str(bad).split(": ", 1)[-1])
             continue
-        seen.append(observe(session))
-    if not seen:
+        walk.written = walk.written or output
+        yield observe(session)
+    if walk.written is None:
         raise InputError(f"{path}: no session in it that could be written")
-    return Observed(path, tuple(seen), walk.passed_over)
 
 
-def _write(session: RecordedSession, output: str) -> None:
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as bad:
+        raise InputError(f"{folder}: {(bad.strerror or str(bad)).lower()}") from None
+
+
+def _write(session: RecordedSession, output: str, log: str) -> None:
     from agentsim.exports.base import refuse_foreign, write_file
 
     text = workflow_document(session)
-    check_document(yaml_file.parse(text, output))
+    size, most = len(text.encode()) / 2**20, yaml_file.MAX_BYTES / 2**20
+    if size > most:
+        raise InputError(
+            f"{output}: not written: a workflow of {size:.0f} MiB; at most {most:.0f} MiB are read"
+        )
+    try:
+        for part in _parts_of(text):
+            check_document(yaml_file.parse(part, output))
+    except WorkflowError as bad:
+        problem = str(bad).split(": ", 1)[-1]
+        raise ImportFormatError(f"{log}:1: cannot be a workflow: {problem}") from None
     refuse_foreign(output, MARK)
     write_file(output, text)
+
+
+def _parts_of(text: str) -> Iterator[str]:
+    """Yield a workflow's text in parts that are workflows, each checked in little room.
+
+    Where background sub-agents tie steps together, the whole is the one part.
+    """
+    head, mark, steps = text.partition("\nsteps:\n  - ")
+    listed = steps.split("\n  - ")
+    if "background: true" in text or len(listed) <= STEPS_CHECKED:
+        yield text
+        return
+    for first in range(0, len(listed), STEPS_CHECKED):
+        yield head + mark + "\n  - ".join(listed[first : first + STEPS_CHECKED]) + "\n"
 
 
 def _free_name(name: str, taken: set[str]) -> str:

@@ -168,7 +168,15 @@ ISSUES: dict[str, tuple[list[list[str]], dict[str, int]]] = {
         {"interrupted by the user, the answer lost": 1},
     ),
     "resumed_and_stamped_anew": (
-        [[f"0+0 call {A} absent", "12+8 tool Task", f"20+0 call {A} absent", f"25+3 call {A}"]],
+        [
+            [
+                f"0+0 call {A} absent",
+                "0+12 human session closed",
+                "12+8 tool Task",
+                f"20+0 call {A} absent",
+                f"25+3 call {A}",
+            ]
+        ],
         {"answer stamped anew when the session was resumed": 2},
     ),
     "plain": ([PLAIN], {}),

@@ -43,6 +43,7 @@ ISSUES: dict[str, tuple[list[str], dict[str, int]]] = {
     ),
     "21_truncated": (PLAIN, {"row cut off or not JSON": 1}),
     "25_usage_told_again": (PLAIN, {"usage told again": 3}),
+    "28_rows_written_again": (PLAIN, {"row written again": 13}),
     "26_fork_replays_at_once": (OWN, {"call replayed from the parent session": 4}),
     "26_fork_replays_old_times": (
         OWN,

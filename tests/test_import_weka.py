@@ -354,6 +354,10 @@ BROKEN = {
     "negative api_time": (broken(lambda r, _: r.update(api_time=-0.5)), r"api_time: -0.5 is out of range"),
     "huge count": (broken(lambda r, _: r.update({"in": 10**300})), r"in: a huge number is out of range"),
     "huge digits": (broken(lambda r, _: r.update(out=7777)).replace("7777", "7" * 5000), r":1: not JSON"),
+    "more than is simulated": (
+        broken(lambda r, _: r.update(out=2 * 10**9)),
+        r"out: 2000000000 is out of range",
+    ),
     "text for a number": (broken(lambda r, _: r.update({"in": "9"})), r"in: '9' is not a whole number"),
     "bool for a number": (broken(lambda r, _: r.update(t=True)), r"t: True is not a number"),
     "fraction of a token": (broken(lambda r, _: r.update(out=1.5)), r"out: 1.5 is not a whole number"),

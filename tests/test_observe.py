@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agentsim import yaml_file
+from agentsim import verbs_logs, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import ImportFormatError
+from agentsim.errors import ImportFormatError, InputError
 from agentsim.importers._build import workflow_document
 from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._observe import observe
+from agentsim.importers.base import importer_of
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.result import Part
 from agentsim.sim.engine import simulate
-from agentsim.verbs_logs import import_folder, observe_logs
+from agentsim.terminal.console import show_list
+from agentsim.verbs_logs import import_folder, import_session, observed_sessions, total_of
 from agentsim.workflow.load import check_document
 
 DATA = Path(__file__).parent / "data"
@@ -40,6 +43,12 @@ def human(start, length):
 
 def session(*events, lanes=()):
     return RecordedSession("s", "made", (RecordedLane("main", None, events), *lanes))
+
+
+def observed_at(path):
+    """Return the sessions at a path by name, and what was passed over."""
+    walk = Walk()
+    return {seen.session: seen for seen in observed_sessions(str(path), walk)}, walk.passed_over
 
 
 def replay(recorded):
@@ -111,33 +120,121 @@ def folder(tmp_path):
 
 
 def test_a_folder_is_observed_whole_and_what_is_no_log_is_passed_over(folder):
-    observed = observe_logs(str(folder))
-    assert sorted(o.session for o in observed.sessions) == ["odd", "plain"]
-    assert sum(len(places) for places in observed.passed_over.values()) == 2
+    seen, passed_over = observed_at(folder)
+    assert sorted(seen) == ["odd", "plain"]
+    assert {reason: len(places) for reason, places in passed_over.items()} == {
+        "not a log of a known format": 2,
+    }
 
 
-def test_loops_sockets_and_dead_links_are_passed_over(folder):
+def test_loops_sockets_pipes_and_dead_links_are_said_and_passed_over(folder):
     os.symlink(folder, folder / "loop")
+    os.symlink("self", folder / "self")
     os.symlink(folder / "nowhere", folder / "dead")
+    os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(folder / "s"))
-        observed = observe_logs(str(folder))
-    assert len(observed.sessions) == 2
-    assert sorted(Path(p).name for p in observed.passed_over["not a plain file"]) == ["dead", "s"]
+        seen, passed_over = observed_at(folder)
+    assert len(seen) == 2
+    assert sorted(Path(p).name for p in passed_over["not a plain file"]) == ["dead", "pipe", "s", "self"]
+    assert passed_over["a link to a folder, not followed"] == [str(folder / "loop")]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ImportFormatError, match="not a plain file"):
+        observed_at(tmp_path / "pipe")
+
+
+def test_a_file_that_may_not_be_read_is_said_and_passed_over(folder, monkeypatch):
+    may_open = open
+
+    def refuse(path, *args, **kwargs):
+        if str(path).endswith("cut.json"):
+            raise PermissionError(13, "Permission denied")
+        return may_open(path, *args, **kwargs)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    seen, passed_over = observed_at(folder)
+    assert len(seen) == 2
+    assert passed_over["permission denied"] == [str(folder / "cut.json")]
 
 
 def test_a_folder_is_imported_a_file_a_session(folder, tmp_path):
-    import_folder(str(folder), str(tmp_path / "out"), None)
+    assert len(list(import_folder(str(folder), str(tmp_path / "out"), Walk()))) == 2
     written = sorted((tmp_path / "out").iterdir())
     assert [path.name for path in written] == ["odd.yaml", "plain.yaml"]
     for path in written:
         check_document(yaml_file.read(str(path)))
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(folder):
+    with pytest.raises(InputError, match=r"^/dev/null/out: "):
+        list(import_folder(str(folder), "/dev/null/out", Walk()))
+
+
+@pytest.mark.parametrize("name", ["weka_sub_agents.json", "claude_code_human_waits.jsonl", "pi_plain.jsonl"])
+def test_a_long_workflow_is_checked_in_parts_and_written_whole(name, tmp_path, monkeypatch):
+    output, whole = str(tmp_path / "parts.yaml"), str(tmp_path / "whole.yaml")
+    import_session(str(DATA / name), whole)
+    monkeypatch.setattr(verbs_logs, "STEPS_CHECKED", 2)
+    import_session(str(DATA / name), output)
+    assert Path(output).read_text() == Path(whole).read_text()
+    check_document(yaml_file.read(output))
+
+
+def test_what_cannot_be_a_workflow_is_an_error_that_names_the_log(tmp_path):
+    data = json.loads((DATA / "weka_plain.json").read_text())
+    data["requests"][0]["api_time"] = data["requests"][1]["t"] = 5e9
+    log = tmp_path / "long.json"
+    log.write_text(json.dumps({**data, "requests": data["requests"][:2]}))
+    with pytest.raises(ImportFormatError, match=r"long\.json:1: cannot be a workflow: steps\[1\]\.generate"):
+        import_session(str(log), str(tmp_path / "s.yaml"))
+
+
+def test_a_workflow_too_long_to_be_read_again_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(yaml_file, "MAX_BYTES", 300)
+    with pytest.raises(InputError, match=r"s\.yaml: not written: a workflow of 0 MiB"):
+        import_session(str(DATA / "claude_code_plain.jsonl"), str(tmp_path / "s.yaml"))
+    assert not (tmp_path / "s.yaml").exists()
+
+
 def test_a_folder_without_a_log_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("nothing\n")
     with pytest.raises(ImportFormatError, match="no session in it"):
-        observe_logs(str(tmp_path))
+        observed_at(tmp_path)
+
+
+def test_totals_are_the_sums_of_the_sessions(folder):
+    seen, _ = observed_at(folder)
+    total = total_of(str(folder), seen.values(), Walk()).total
+    assert total.task_s == pytest.approx(sum(o.task_s for o in seen.values()))
+    assert total.model_s + total.tool_s + total.residual_s == pytest.approx(total.task_s)
+    assert total.contexts.total() == sum(o.model_calls for o in seen.values())
+    contexts = sorted(context for o in seen.values() for context in o.contexts)
+    assert (total.context_at(0.0), total.context_at(1.0)) == (contexts[0], contexts[-1])
+    assert total.slowest[0].duration_s == max(s.duration_s for o in seen.values() for s in o.slowest)
+
+
+def test_a_call_alone_splits_like_any_other_session():
+    alone = observe(session(call(0, 4)))
+    assert (alone.split.elapsed_s, alone.split.model_s, alone.split.measured) == (4.0, 4.0, 1)
+    assert alone.split == replace(observe(session(call(0, 4), human(4, 0))).split, odd=alone.split.odd)
+
+
+def test_formats_may_be_named_with_hyphens():
+    file = str(DATA / "claude_code_plain.jsonl")
+    assert importer_of(file, "claude-code").name == importer_of(file, "claude_code").name == "claude_code"
+
+
+def test_a_list_is_printed_while_it_is_made(capsys):
+    made = ({"session": name, "parts": [1]} for name in "ab")
+    show_list(made)
+    assert (
+        capsys.readouterr().out == json.dumps([{"session": n, "parts": [1]} for n in "ab"], indent=2) + "\n"
+    )
+    show_list([])
+    assert json.loads(capsys.readouterr().out) == []
 
 
 def test_the_json_of_a_session_has_the_agreed_keys():
@@ -154,17 +251,20 @@ def test_the_json_of_a_session_has_the_agreed_keys():
 
 def test_a_session_that_two_files_hold_counts_once(folder):
     (folder / "copy.json").write_bytes((DATA / "weka_plain.json").read_bytes())
-    observed = observe_logs(str(folder))
-    assert sorted(o.session for o in observed.sessions) == ["odd", "plain"]
-    assert list(observed.passed_over["a session that another file holds, too"])
+    seen, passed_over = observed_at(folder)
+    assert sorted(seen) == ["odd", "plain"]
+    assert list(passed_over["a session that another file holds, too"])
 
 
 @pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")
 def test_sub_agents_files_are_read_with_their_session():
-    observed = observe_logs(str(LOGS / "claude-code"))
-    parallel = next(o for o in observed.sessions if o.sub_agents == 4)
+    seen, passed_over = observed_at(LOGS / "claude-code")
+    [parallel] = [o for o in seen.values() if o.sub_agents == 4]
     assert parallel.session.startswith("b3a7bd3c")
-    assert len(observed.passed_over["part of another file's session"]) == 5
+    assert sorted(parallel.to_json()["sub_agents_s"].values()) == pytest.approx(
+        [7.6, 8.6, 9.3, 10.4], rel=0.01
+    )
+    assert len(passed_over["part of another file's session"]) == 5
 
 
 @pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")

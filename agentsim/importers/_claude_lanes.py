@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from agentsim.importers._rows import (
     LONGEST_CALL_S,
+    SLACK_S,
     Lane,
     Odd,
     ToolUse,
@@ -19,6 +20,7 @@ from agentsim.importers._rows import (
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedEvent, RecordedWait, Timing
 
 MAIN = "main"
+CLOSED = "session closed"
 _MOST_CHARS = 16  # to a token; an answer with more was cut off in its count, not in its text
 
 
@@ -101,17 +103,29 @@ def _lane(name: str, log: LaneLog, calls: list[Call], uses: Mapping[str, ToolUse
     lane = Lane(name, log.parent)
     marks = [(at_s, mark, at_s) for at_s, mark in log.marks]
     ends = Counter(call.end_s for call in calls)
+    resumed: set[float] = set()
     for call in sorted(calls, key=lambda call: call.first_s):
         if call.known and ends[call.end_s] > 1:
             odd["answer stamped anew when the session was resumed"] += 1
             call.known = False
+            resumed.add(call.end_s)
         lane.events += _call(call, odd)
         waits = tool_waits(_answered(call, uses), odd)
         lane.events += waits
         until_s = max((wait.end_s for wait in waits), default=call.start_s)
         marks += _call_marks(call, until_s)
     lane.events += _between(sorted(marks), log, name == MAIN, odd)
+    for at_s in sorted(resumed) if name == MAIN else ():
+        lane.events += _closed(lane.events, at_s)
     return lane
+
+
+def _closed(events: Sequence[RecordedEvent], at_s: float) -> Iterator[RecordedEvent]:
+    """Yield the time before a resume at `at_s` of which nothing is told: nobody was at work for sure."""
+    since_s = max((e.end_s for e in events if e.end_s < at_s), default=at_s)
+    until_s = min((e.start_s for e in events if e.end_s >= at_s), default=at_s)
+    if until_s > since_s + SLACK_S:
+        yield RecordedWait(since_s, until_s - since_s, "human", CLOSED, timing="inferred")
 
 
 def _answered(call: Call, uses: Mapping[str, ToolUse]) -> Iterator[ToolUse]:

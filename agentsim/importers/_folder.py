@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,12 +12,18 @@ from agentsim.errors import ImportFormatError
 from agentsim.importers.base import PartAware, importer_of, open_sessions
 from agentsim.recorded import RecordedSession
 
+REMEMBERED = 10**6
+"""So many sessions are remembered, to tell copies; a folder of more holds traces, not anybody's sessions."""
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
 
 @dataclass
 class Walk:
-    """What was passed over on the way, by reason, and the first few places with it."""
+    """What was passed over on the way, by reason, and the places with it; the first file `written` of it."""
 
     passed_over: dict[str, list[str]] = field(default_factory=dict)
+    written: str | None = None
 
     def pass_over(self, path: str, reason: str) -> None:
         self.passed_over.setdefault(reason, []).append(path)
@@ -33,29 +40,40 @@ def sessions_below(
     if not os.path.isdir(path):
         yield from open_sessions(path, log_format)
         return
-    told: set[tuple[str, str]] = set()
+    told: set[int] = set()
     for file in _files(path, walk):
         try:
             yield from _new_ones(file, walk, log_format, told)
         except ImportFormatError as bad:
-            walk.pass_over(file, _reason(str(bad)))
+            walk.pass_over(file, _reason(str(bad), file))
         step()
 
 
-def _new_ones(
-    file: str, walk: Walk, log_format: str | None, told: set[tuple[str, str]]
-) -> Iterator[RecordedSession]:
+def _new_ones(file: str, walk: Walk, log_format: str | None, told: set[int]) -> Iterator[RecordedSession]:
     """Yield the sessions of one of many files that no other file has told already."""
     importer = importer_of(file, log_format)
     if isinstance(importer, PartAware) and importer.main_file_of(file) is not None:
         walk.pass_over(file, "part of another file's session")
         return
     for session in importer.sessions(file):
-        if (session.format, session.name) in told:
+        identity = _identity(session)
+        if identity in told:
             walk.pass_over(file, "a session that another file holds, too")
             continue
-        told.add((session.format, session.name))
+        if len(told) < REMEMBERED:
+            told.add(identity)
         yield session
+
+
+def _identity(session: RecordedSession) -> int:
+    """Return what two files that hold the same session share: its id, else its name and all its tokens.
+
+    A name alone says little: two runs of a benchmark give their sessions the same ones.
+    """
+    if _UUID.search(session.name):
+        return hash((session.format, session.name))
+    tokens = tuple((c.prompt_tokens, c.cached_tokens, c.output_tokens) for c in session.calls)
+    return hash((session.format, session.name, tokens))
 
 
 def count_files(path: str) -> int:
@@ -65,9 +83,11 @@ def count_files(path: str) -> int:
 
 def _files(folder: str, walk: Walk) -> Iterator[str]:
     for place, folders, names in os.walk(
-        folder, onerror=lambda bad: walk.pass_over(folder, str(bad.strerror))
+        folder, onerror=lambda bad: walk.pass_over(str(bad.filename), str(bad.strerror).lower())
     ):
         folders.sort()
+        for linked in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
+            walk.pass_over(linked, "a link to a folder, not followed")
         for name in sorted(names):
             path = os.path.join(place, name)
             if _is_plain(path):
@@ -83,10 +103,8 @@ def _is_plain(path: str) -> bool:
         return False
 
 
-def _reason(message: str) -> str:
-    """Return why a file was passed over, without its place."""
-    return (
-        "not a log of a known format"
-        if "not a log of a known format" in message
-        else message.split(": ", 1)[-1]
-    )
+def _reason(message: str, path: str) -> str:
+    """Return why a file was passed over, without its place and what differs from file to file."""
+    said = re.sub(r"^(:\d+)?: ", "", message.removeprefix(path)).partition("; ")[0]
+    known = ("not a log of a known format", "not JSON", "not text")
+    return next((reason for reason in known if said.startswith(reason)), said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentsim.importers._split import Split, observed_split
@@ -24,7 +24,10 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One session as observed. Times are seconds; `tools_s` counts every call, side by side or not."""
+    """One session as observed. Times are seconds; `tools_s` counts every call, side by side or not.
+
+    `sub_agents_s` is how long each sub-agent was at it, from its first event to its last.
+    """
 
     session: str
     format: str
@@ -33,7 +36,7 @@ class Observation:
     slowest: tuple[Slow, ...]
     model_calls: int
     tool_calls: int
-    sub_agents: int
+    sub_agents_s: Mapping[str, float]
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
@@ -49,6 +52,10 @@ class Observation:
     def tool_s(self) -> float:
         """Time in which tools were at work and no model."""
         return self.split.tool_s + self.split.subagent_tool_s
+
+    @property
+    def sub_agents(self) -> int:
+        return len(self.sub_agents_s)
 
     @property
     def task_s(self) -> float:
@@ -69,6 +76,7 @@ class Observation:
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,
             "sub_agents": self.sub_agents,
+            "sub_agents_s": dict(self.sub_agents_s),
             "tokens": {
                 "prompt": self.prompt_tokens,
                 "cached": self.cached_tokens,
@@ -79,11 +87,75 @@ class Observation:
         }
 
 
+@dataclass(slots=True)
+class Totals:
+    """What any number of sessions come to, in room that hardly grows with it. Times are seconds.
+
+    `contexts` counts the model calls by their prompt tokens, `first` is the name of the first session.
+    """
+
+    sessions: int = 0
+    first: str = ""
+    elapsed_s: float = 0.0
+    model_s: float = 0.0
+    tool_s: float = 0.0
+    human_s: float = 0.0
+    residual_s: float = 0.0
+    tool_calls: int = 0
+    sub_agents: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    tools_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    contexts: Counter[int] = field(default_factory=Counter)
+    durations: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+    slowest: tuple[Slow, ...] = ()
+
+    @property
+    def task_s(self) -> float:
+        return self.elapsed_s - self.human_s
+
+    def add(self, seen: Observation) -> None:
+        """Add a session."""
+        self.first = self.first or seen.session
+        self.sessions += 1
+        self.elapsed_s += seen.split.elapsed_s
+        self.model_s += seen.model_s
+        self.tool_s += seen.tool_s
+        self.human_s += seen.split.human_s
+        self.residual_s += seen.split.residual_s
+        self.tool_calls += seen.tool_calls
+        self.sub_agents += seen.sub_agents
+        self.prompt_tokens += seen.prompt_tokens
+        self.cached_tokens += seen.cached_tokens
+        for context in seen.contexts:
+            self.contexts[context] += 1
+        for timing, count in seen.durations.items():
+            self.durations[timing] += count
+        for what, count in seen.split.odd.items():
+            self.odd[what] += count
+        for name, length_s in seen.tools_s.items():
+            self.tools_s[name] += length_s
+        self._add_slow(seen.slowest)
+
+    def _add_slow(self, found: tuple[Slow, ...]) -> None:
+        least_s = self.slowest[-1].duration_s if len(self.slowest) == SLOWEST else -1.0
+        if found and found[0].duration_s > least_s:
+            self.slowest = _longest([*self.slowest, *found])
+
+    def context_at(self, share: float) -> int:
+        """Return the prompt tokens that `share` of the model calls do not exceed; 0 without a call."""
+        left = share * self.contexts.total()
+        for tokens, count in sorted(self.contexts.items()):
+            left -= count
+            if left <= 0:
+                return tokens
+        return 0
+
+
 def observe(session: RecordedSession) -> Observation:
     """Return what a session tells of itself."""
-    calls = list(session.calls)
-    waits = [e for lane in session.lanes for e in lane.events if isinstance(e, RecordedWait)]
-    tools = [wait for wait in waits if wait.kind == "tool"]
+    calls, tools = _calls_and_tools(session)
     return Observation(
         session=session.name,
         format=session.format,
@@ -92,13 +164,25 @@ def observe(session: RecordedSession) -> Observation:
         slowest=_slowest(session.name, calls, tools),
         model_calls=len(calls),
         tool_calls=len(tools),
-        sub_agents=len(session.lanes) - 1,
-        prompt_tokens=sum(call.prompt_tokens for call in calls),
-        cached_tokens=sum(call.cached_tokens for call in calls),
-        output_tokens=sum(call.output_tokens for call in calls),
-        contexts=tuple(call.prompt_tokens for call in calls),
-        durations=_known([*calls, *tools]),
+        sub_agents_s={lane.name: lane.end_s - lane.start_s for lane in session.lanes[1:]},
+        prompt_tokens=sum([call.prompt_tokens for call in calls]),
+        cached_tokens=sum([call.cached_tokens for call in calls]),
+        output_tokens=sum([call.output_tokens for call in calls]),
+        contexts=tuple([call.prompt_tokens for call in calls]),
+        durations=_known(calls, tools),
     )
+
+
+def _calls_and_tools(session: RecordedSession) -> tuple[list[RecordedCall], list[RecordedWait]]:
+    calls: list[RecordedCall] = []
+    tools: list[RecordedWait] = []
+    for lane in session.lanes:
+        for event in lane.events:
+            if isinstance(event, RecordedCall):
+                calls.append(event)
+            elif isinstance(event, RecordedWait) and event.kind == "tool":
+                tools.append(event)
+    return calls, tools
 
 
 def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:
@@ -111,9 +195,17 @@ def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:
 def _slowest(session: str, calls: list[RecordedCall], tools: list[RecordedWait]) -> tuple[Slow, ...]:
     found = [Slow(tool.name, session, tool.duration_s) for tool in tools]
     found += [Slow(f"answer of {call.model or 'the model'}", session, call.duration_s) for call in calls]
+    return _longest(found)
+
+
+def _longest(found: Iterable[Slow]) -> tuple[Slow, ...]:
     return tuple(sorted(found, key=lambda slow: -slow.duration_s)[:SLOWEST])
 
 
-def _known(events: Iterable[RecordedCall | RecordedWait]) -> dict[str, int]:
-    counts = Counter(event.timing for event in events)
-    return {timing: counts[timing] for timing in ("measured", "inferred", "absent")}
+def _known(calls: Iterable[RecordedCall], tools: Iterable[RecordedWait]) -> dict[str, int]:
+    counts = {"measured": 0, "inferred": 0, "absent": 0}
+    for call in calls:
+        counts[call.timing] += 1
+    for tool in tools:
+        counts[tool.timing] += 1
+    return counts

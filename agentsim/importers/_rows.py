@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import IO, Any, cast
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_LINE_BYTES
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -40,6 +39,9 @@ LONGEST_TOOL_S = 600.0
 LONGEST_CALL_S = 3600.0
 """No service streams an answer for longer; such a gap is a machine asleep."""
 
+MAX_ROW_BYTES = 64 * 2**20
+"""A longer row holds pictures or files, not an answer; reading it would take several times the room."""
+
 MAX_DEPTH = 16
 """Sub-agents within sub-agents; what lies deeper belongs to the main agent."""
 
@@ -50,16 +52,25 @@ _FIRST_S, _LAST_S = 1_577_836_800.0, 2_524_608_000.0  # the years 2020 to 2050
 _DIGITS = 6  # a float of seconds since 1970 holds no more
 _MAX_TOKENS = 10**8
 _CHARS_PER_TOKEN = 4
+_ROWS_KEPT = 300_000
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
-def rows_of(path: str, odd: Odd, begins: bytes) -> Iterator[Row]:
+def rows_of(path: str, odd: Odd, begins: bytes, stamp: bytes | None = None) -> Iterator[Row]:
     """Yield the JSON objects of a file, one a line; what is no JSON object is counted and left out.
 
-    Where a row was cut off and another written behind it, `begins` tells where that one begins.
+    Where a row was cut off and another written behind it, `begins` tells where that one begins. Rows that
+    hold `stamp` are different moments: one that stands there again, byte by byte, is left out.
     """
-    read = False
-    for raw in _byte_lines(path):
+    read, seen = False, set[int]()
+    for raw in _byte_lines(path, odd):
+        if stamp is not None and stamp in raw:
+            if hash(raw) in seen:
+                odd["row written again"] += 1
+                continue
+            seen.add(hash(raw))
+            if len(seen) > _ROWS_KEPT:
+                seen.clear()
         row = _row(raw, odd, begins)
         if row is not None:
             read = True
@@ -85,16 +96,18 @@ def _object(raw: bytes) -> Row | None:
     return value if isinstance(value, dict) else None
 
 
-def _byte_lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, packed or not, split at line feeds only; blank ones are left out."""
+def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
+    """Yield the lines of a file, packed or not, split at line feeds only, without blank and huge ones."""
     number = 0
     try:
         with _opened(path) as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
+            while raw := file.readline(MAX_ROW_BYTES + 1):
                 number += 1
-                if len(raw) > MAX_LINE_BYTES:
-                    mib = MAX_LINE_BYTES // 2**20
-                    raise ImportFormatError(f"{path}:{number}: a line of over {mib} MiB; none is read")
+                if len(raw) > MAX_ROW_BYTES:
+                    odd[f"row of over {MAX_ROW_BYTES // 2**20} MiB"] += 1
+                    while raw and not raw.endswith(b"\n"):
+                        raw = file.readline(MAX_ROW_BYTES)
+                    continue
                 raw = raw.removeprefix(_BOM) if number == 1 else raw
                 if not raw.isspace() and raw:
                     yield raw

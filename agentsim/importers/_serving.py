@@ -6,10 +6,10 @@ answer's length is inferred where the wait after it is known; else the pause hol
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from agentsim.errors import ImportFormatError
@@ -19,7 +19,13 @@ from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait, Timing
 TOOL, DELAY, UNTIMED = "tools and waits", "delay", "answer not timed, and wait"
 MISFIT = "hash_ids do not fit input_length"
 UNUSABLE = "rows without usable lengths left out"
-_HASHES = '"hash_ids": ['
+_NUMBERS = r"(\d++(?:, \d++)*+)"
+_HASHES = re.compile(rf'"hash_ids": \[{_NUMBERS}\]', re.ASCII)
+_ROW = re.compile(
+    r'\{"timestamp": (\d{1,15}), "input_length": (\d{1,9}), "output_length": (\d{1,9}), '
+    rf'"hash_ids": \[{_NUMBERS}\]\}}\s*+',
+    re.ASCII,
+)
 GENERATION = 500_000
 """So many blocks are remembered for certain, and at most twice as many: what is older has left the cache."""
 
@@ -35,13 +41,12 @@ class SeenBlocks:
 
     def leading(self, hashes: Sequence[str]) -> int:
         """Return how many blocks from the first on were seen before, and remember all of them."""
-        young, old = self.young, self.old
-        if old:
-            count = sum(1 for _ in takewhile(lambda h: h in young or h in old, hashes))
-            young.update(hashes)
-        else:
-            count = sum(1 for _ in takewhile(young.__contains__, hashes))
-            young.update(hashes[count:])
+        young, old, count = self.young, self.old, 0
+        for block in hashes:
+            if block not in young and block not in old:
+                break
+            count += 1
+        young.update(hashes if old else hashes[count:])
         if len(young) > GENERATION:
             self.old, self.young = young, set()
         return count
@@ -59,16 +64,17 @@ def hashes_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def json_row(source: str) -> Any:
-    """Return what a line of JSON holds; a list of decimal `hash_ids` is split, not parsed, for speed."""
-    start = source.find(_HASHES) + len(_HASHES)
-    end = source.find("]", start)
-    inside = source[start:end]
-    plain = inside.replace(", ", "")
-    if start >= len(_HASHES) and plain.isdecimal() and plain.isascii():
-        row = json_value(source[:start] + source[end:])
-        if isinstance(row, dict):
-            row["hash_ids"] = inside.split(", ")
-            return row
+    """Return what a line of JSON holds; rows as published traces write them are taken apart, for speed."""
+    plain = _ROW.fullmatch(source)
+    if plain is not None:
+        at, prompt, output, hashes = plain.groups()
+        lengths = {"input_length": int(prompt), "output_length": int(output)}
+        return {"timestamp": int(at), **lengths, "hash_ids": hashes.split(", ")}
+    inside = _HASHES.search(source)
+    if inside is not None:
+        row = json_value(source[: inside.start(1)] + source[inside.end(1) :])
+        if isinstance(row, dict) and row.get("hash_ids") == []:
+            return row | {"hash_ids": inside[1].split(", ")}
     return json_value(source)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from typing import IO, Any, NoReturn, Protocol, cast, runtime_checkable
@@ -21,6 +22,7 @@ HEAD_BYTES = 64 * 2**10
 MAX_LINE_BYTES = 256 * 2**20
 
 _GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -64,7 +66,9 @@ def importer_of(path: str, format: str | None = None) -> Importer:
     """Return the importer called `format`, or the only one that recognises the log."""
     known = plugins.names("importers")
     if format is not None and format not in known:
-        raise unknown_name("log format", format, known)
+        if format.replace("-", "_") not in known:
+            raise unknown_name("log format", format, known)
+        format = format.replace("-", "_")
     head = head_of(path)
     if format is not None:
         return _loaded(format)
@@ -90,10 +94,14 @@ def head_of(path: str) -> bytes:
     if os.path.isdir(path):
         return b""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for, and read only once
+            raise ImportFormatError(f"{path}: not a plain file")
         with open(path, "rb") as file:
             raw = file.read(HEAD_BYTES)
     except OSError as bad:
         _unreadable(path, bad)
+    if raw.startswith(_ZSTD):
+        raise ImportFormatError(f"{path}:1: packed with zstd; unpack it first ('zstd -d')")
     head = _unpacked(raw) if raw.startswith(_GZIP) else raw
     if not raw.strip():
         raise ImportFormatError(f"{path}:1: the file is empty")
@@ -153,7 +161,7 @@ def _unreadable(path: str, bad: OSError) -> NoReturn:
 def _nearest(path: str) -> str:
     folder, name = os.path.split(path)
     try:
-        return suggestion(name, os.listdir(folder or "."))
+        return suggestion(name, [other for other in os.listdir(folder or ".") if other != name])
     except OSError:
         return ""
 

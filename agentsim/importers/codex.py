@@ -42,7 +42,7 @@ class Codex:
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the one session of a file. Sub-agents are files, and so sessions, of their own."""
         session = Session(os.path.basename(path).partition(".")[0], self.name, f"{path}:1")
-        for row in rows_of(path, session.odd, b'{"timestamp"'):
+        for row in rows_of(path, session.odd, b'{"timestamp"', b'"timestamp":'):
             session.take(row)
         yield session.read()
 

@@ -32,7 +32,7 @@ from agentsim.recorded import (
 MAX_DEPTH = 16
 """Sub-agents within sub-agents; more than that is refused."""
 
-MAX_TOKENS = 10**12
+MAX_TOKENS = 10**9
 MAX_SECONDS = 1e10
 CLOCK_STEP_S = 1.0
 """Raw files keep `t` and `think_time` in whole seconds; two of them differ by as much without meaning it."""

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,6 +24,21 @@ def show_result(as_json: bool, data: Callable[[], Any], screen: Callable[[int], 
     except BrokenPipeError:  # the reader has gone; nothing is left to tell
         drop_stdout()
         sys.exit(141)
+
+
+def show_list(objects: Iterable[Any]) -> None:
+    """Print objects as a JSON list while they are made, so that any number of them takes no room."""
+    before = "["
+    for item in objects:
+        print(before + "\n  " + _json_text(item).replace("\n", "\n  "), end="")
+        before = ","
+    print("[]" if before == "[" else "\n]", flush=True)
+
+
+def note(text: str) -> None:
+    """Say in one line on stderr what does not belong to the result."""
+    if sys.stderr is not None:
+        print(one_line(text), file=sys.stderr)
 
 
 def _json_text(data: Any) -> str:
@@ -63,8 +78,7 @@ def one_line(text: str) -> str:
 
 def stop(text: str, code: int) -> NoReturn:
     """Say in one line on stderr why, and exit."""
-    if sys.stderr is not None:
-        print(one_line(text), file=sys.stderr)
+    note(text)
     sys.exit(code)
 
 

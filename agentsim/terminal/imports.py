@@ -78,6 +78,6 @@ def _facts(imported: Imported) -> Table:
         ("Timing", timing),
         ("Odd records", odd),
         ("Written", imported.written or ""),
-        ("Next", f"agentsim run {imported.written} --on coding-tool" if imported.written else ""),
+        ("Next", f"agentsim compare {imported.written} --on recorded --on lpx" if imported.written else ""),
     ]
     return labelled([row for row in rows if row[1]])

@@ -2,113 +2,123 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.result import percentile
 from agentsim.terminal.layout import bar, grid, indented, joined, labelled, screen
 from agentsim.units import count_text, duration_text, time_unit
 
 if TYPE_CHECKING:
-    from agentsim.importers._observe import Observation
+    from agentsim.importers._observe import Totals
     from agentsim.verbs_logs import Observed
 
 _TOOLS_SHOWN = 4
+_SLOWEST_SHOWN = 3
+_REASONS_SHOWN = 5
 
 
 def observe_screen(observed: Observed, width: int) -> RenderableType:
     """Return the whole screen of one session or many."""
-    seen = observed.sessions
-    clock, task = sum(o.split.elapsed_s for o in seen), sum(o.task_s for o in seen)
-    what = seen[0].session if len(seen) == 1 else f"{len(seen):,} sessions"
-    facts = joined([f"{duration_text(clock)} on the clock", f"{duration_text(task)} of agent work"])
-    heading = Text.assemble((what, "bold"), "\n", (facts, "dim"))
-    return screen(heading, indented(_split(seen, width)), indented(_facts(observed)))
+    total = observed.total
+    what = total.first if total.sessions == 1 else f"{total.sessions:,} sessions"
+    facts = [f"{duration_text(total.elapsed_s)} on the clock", f"{duration_text(total.task_s)} of agent work"]
+    heading = Text.assemble((what, "bold"), "\n", (joined(facts), "dim"))
+    return screen(heading, indented(_split(total, width)), indented(_facts(observed)))
 
 
-def _split(seen: Sequence[Observation], width: int) -> Table:
+def _split(total: Totals, width: int) -> Table:
     parts = [
-        ("model", sum(o.model_s for o in seen), "blue"),
-        ("tools", sum(o.tool_s for o in seen), "yellow"),
-        ("unexplained", sum(o.split.residual_s for o in seen), "bright_black"),
+        ("model", total.model_s, "blue"),
+        ("tools", total.tool_s, "yellow"),
+        ("unexplained", total.residual_s, "bright_black"),
     ]
-    total = sum(seconds for _, seconds, _ in parts)
-    unit, factor = time_unit(total)
+    whole = sum(seconds for _, seconds, _ in parts)
+    unit, factor = time_unit(whole)
     room = max(min(width - 40, 60), 10)
     table = grid("left", "left", "right", "right")
     table.columns[1].min_width = room
     table.add_row("", "", Text(unit, style="dim"), Text("%", style="dim"))
     for name, seconds, style in parts:
-        share = seconds / total if total else 0.0
+        share = seconds / whole if whole else 0.0
         table.add_row(name, bar(share, room, style), f"{seconds / factor:.1f}", f"{100 * share:.1f}")
     return table
 
 
 def _facts(observed: Observed) -> Table:
-    seen = observed.sessions
-    human = sum(o.split.human_s for o in seen)
+    total = observed.total
     rows = [
-        ("Waiting for you", f"{duration_text(human)}, not counted" if human else ""),
-        ("Tools", _tools(seen)),
-        ("Slowest", _slowest(seen)),
-        ("Model calls", _calls(seen)),
-        ("Timing", _timing(seen)),
-        ("Odd records", _odd(seen)),
-        ("Passed over", _passed_over(observed)),
-        ("Next", f"agentsim import {observed.path} -o session.yaml" if len(seen) == 1 else ""),
+        ("Waiting for you", f"{duration_text(total.human_s)}, not counted" if total.human_s else ""),
+        ("Tools", _tools(total)),
+        ("Slowest", _slowest(total)),
+        ("Model calls", _calls(total)),
+        ("Timing", _timing(total)),
+        ("Odd records", _reasons([(what, count, "") for what, count in total.odd.items()])),
+        ("Passed over", passed_over(observed.passed_over)),
+        ("Next", _next(observed)),
     ]
     return labelled([row for row in rows if row[1]])
 
 
-def _tools(seen: Sequence[Observation]) -> str:
-    times: Counter[str] = Counter()
-    for observation in seen:
-        times.update(observation.tools_s)
-    return joined([f"{name} {duration_text(t)}" for name, t in times.most_common(_TOOLS_SHOWN) if t])
+def _tools(total: Totals) -> str:
+    longest = sorted(total.tools_s.items(), key=lambda item: -item[1])[:_TOOLS_SHOWN]
+    return joined([f"{name} {duration_text(length_s)}" for name, length_s in longest if length_s])
 
 
-def _slowest(seen: Sequence[Observation]) -> str:
-    found = sorted((slow for o in seen for slow in o.slowest), key=lambda slow: -slow.duration_s)
-    return joined([f"{slow.name} {duration_text(slow.duration_s)}" for slow in found[:3] if slow.duration_s])
+def _slowest(total: Totals) -> str:
+    shown = total.slowest[:_SLOWEST_SHOWN]
+    return joined([f"{slow.name} {duration_text(slow.duration_s)}" for slow in shown if slow.duration_s])
 
 
-def _calls(seen: Sequence[Observation]) -> str:
-    contexts = sorted(context for o in seen for context in o.contexts)
-    if not contexts:
+def _calls(total: Totals) -> str:
+    if not total.contexts:
         return "none"
-    prompt, cached = sum(o.prompt_tokens for o in seen), sum(o.cached_tokens for o in seen)
-    agents = sum(o.sub_agents for o in seen)
+    cached = f"{total.cached_tokens / total.prompt_tokens:.0%}" if total.prompt_tokens else ""
     return joined(
         [
-            f"{len(contexts):,}",
-            f"context p50 {count_text(percentile(contexts, 0.5))}, max {count_text(contexts[-1])}",
-            f"{cached / prompt:.0%} of prompt tokens cached" if prompt else "",
-            f"{sum(o.tool_calls for o in seen):,} tool calls",
-            f"{agents:,} sub-agents" if agents else "",
+            f"{total.contexts.total():,}",
+            f"context p50 {count_text(total.context_at(0.5))}, max {count_text(max(total.contexts))}",
+            f"cache hit rate {cached}" if cached else "",
+            _number(total.tool_calls, "tool call"),
+            _number(total.sub_agents, "sub-agent"),
         ]
     )
 
 
-def _timing(seen: Sequence[Observation]) -> str:
-    counts: Counter[str] = Counter()
-    for observation in seen:
-        counts.update(observation.durations)
-    total = counts.total()
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else ""
+
+
+def _timing(total: Totals) -> str:
+    every = total.durations.total()
     names = {"measured": "measured", "inferred": "inferred from neighbours", "absent": "without a time"}
-    return joined([f"{counts[key] / total:.0%} {name}" for key, name in names.items() if counts[key]])
+    shares = {name: total.durations[key] / every for key, name in names.items() if total.durations[key]}
+    return joined([f"{share:.0%} {name}" for name, share in shares.items()])
 
 
-def _odd(seen: Sequence[Observation]) -> str:
-    counts: Counter[str] = Counter()
-    for observation in seen:
-        counts.update(observation.split.odd)
-    return joined([f"{count:,} x {what}" for what, count in counts.most_common()])
+def passed_over(places: Mapping[str, Sequence[str]]) -> str:
+    """Return how many files were passed over, why, and one of them for each reason."""
+    return _reasons([(what, len(found), found[0]) for what, found in places.items()])
 
 
-def _passed_over(observed: Observed) -> str:
-    return joined([f"{len(places):,} x {reason}" for reason, places in observed.passed_over.items()])
+def _reasons(reasons: Sequence[tuple[str, int, str]]) -> str:
+    """Return the most common of (what, how often, an example)."""
+    listed = sorted(reasons, key=lambda reason: -reason[1])
+    shown = [
+        f"{count:,} x {what}"
+        + (f" ({example.rpartition('/')[2]}{', …' if count > 1 else ''})" * bool(example))
+        for what, count, example in listed[:_REASONS_SHOWN]
+    ]
+    rest = sum(count for _, count, _ in listed[_REASONS_SHOWN:])
+    kinds = len(listed) - _REASONS_SHOWN
+    return joined([*shown, f"{rest:,} of {_number(kinds, 'other kind')}" if kinds > 0 else ""])
+
+
+def _next(observed: Observed) -> str:
+    if observed.written is not None:
+        return f"agentsim compare {observed.written} --on recorded --on lpx"
+    output = "session.yaml" if observed.total.sessions == 1 else "sessions/"
+    return f"agentsim import {observed.path} -o {output}"
