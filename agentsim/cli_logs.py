@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from agentsim.terminal.console import note, progress, show_list, show_result
 
 if TYPE_CHECKING:
     from agentsim.importers._folder import Walk
-    from agentsim.importers._observe import Observation
+    from agentsim.recorded import RecordedSession
     from agentsim.verbs_logs import Step
 
 LogPath = Annotated[str, typer.Argument(metavar="LOG", help="a recorded session, or a folder of them")]
@@ -33,7 +34,7 @@ def import_log(
 
     agentsim import session.json -o session.yaml
     """
-    if output is not None and output.endswith("/"):
+    if output is not None and (output.endswith("/") or os.path.isdir(output)):
         from agentsim.verbs_logs import import_folder
 
         _show(
@@ -52,23 +53,24 @@ def observe(log: LogPath, log_format: LogFormat = None, format_: Output = Format
 
     agentsim observe session.json
     """
-    from agentsim.verbs_logs import observed_sessions
+    from agentsim.verbs_logs import recorded_at
 
-    _show("reading", log, lambda walk, step: observed_sessions(log, walk, log_format, step), format_)
+    _show("reading", log, lambda walk, step: recorded_at(log, walk, log_format, step), format_)
 
 
 def _show(
-    doing: str, log: str, sessions: Callable[[Walk, Step], Iterator[Observation]], format_: Format
+    doing: str, log: str, sessions: Callable[[Walk, Step], Iterator[RecordedSession]], format_: Format
 ) -> None:
     """Show sessions while they are read: as JSON one by one, or what they come to as a screen."""
     from agentsim.importers._folder import Walk
+    from agentsim.importers._observe import observe as observe_session
     from agentsim.terminal.observe import observe_screen, passed_over
     from agentsim.verbs_logs import files_at, total_of
 
     walk = Walk()
     with progress(doing, files_at(log)) as step:
         if format_ is Format.json:
-            show_list(seen.to_json() for seen in sessions(walk, step))
+            show_list(observe_session(session).to_json() for session in sessions(walk, step))
         else:
             observed = total_of(log, sessions(walk, step), walk)
     if format_ is not Format.json:

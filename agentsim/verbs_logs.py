@@ -12,7 +12,7 @@ from agentsim import yaml_file
 from agentsim.errors import ImportFormatError, InputError, WorkflowError
 from agentsim.importers._build import MARK, workflow_document
 from agentsim.importers._folder import Walk, count_files, sessions_below
-from agentsim.importers._observe import Observation, Totals, observe
+from agentsim.importers._observe import Totals
 from agentsim.importers._split import observed_split
 from agentsim.recorded import RecordedSession
 from agentsim.workflow.load import check_document
@@ -33,27 +33,27 @@ class Observed:
     written: str | None = None
 
 
-def observed_sessions(
+def recorded_at(
     path: str, walk: Walk, log_format: str | None = None, step: Step = lambda: None
-) -> Iterator[Observation]:
-    """Observe every session of a log or of the folder at `path`, one at a time.
+) -> Iterator[RecordedSession]:
+    """Yield every session of a log or of the folder at `path`.
 
     `walk` notes what is passed over; `step` is called after each file. Raises `ImportFormatError` where no
     session is.
     """
     session = None
     for session in sessions_below(path, walk, log_format, step):
-        yield observe(session)
+        yield session
     if session is None:
         why = "; ".join(f"{len(places)} {reason}" for reason, places in walk.passed_over.items())
         raise ImportFormatError(f"{path}: no session in it" + (f" ({why})" if why else ""))
 
 
-def total_of(path: str, sessions: Iterable[Observation], walk: Walk) -> Observed:
-    """Return what sessions come to."""
+def total_of(path: str, sessions: Iterable[RecordedSession], walk: Walk) -> Observed:
+    """Return what sessions come to, one after another."""
     total = Totals()
-    for seen in sessions:
-        total.add(seen)
+    for session in sessions:
+        total.add(session)
     return Observed(path, total, walk.passed_over, walk.written)
 
 
@@ -109,8 +109,8 @@ def import_session(path: str, output: str | None, log_format: str | None = None)
 
 def import_folder(
     path: str, folder: str, walk: Walk, log_format: str | None = None, step: Step = lambda: None
-) -> Iterator[Observation]:
-    """Write every session of a log or folder as a workflow of its own into `folder`, and observe it."""
+) -> Iterator[RecordedSession]:
+    """Write every session of a log or folder as a workflow of its own into `folder`, and yield it."""
     names: set[str] = set()
     for session in sessions_below(path, walk, log_format, step):
         _make_folder(folder)
@@ -121,7 +121,7 @@ def import_folder(
             walk.pass_over(session.name, str(bad).split(": ", 1)[-1])
             continue
         walk.written = walk.written or output
-        yield observe(session)
+        yield session
     if walk.written is None:
         raise InputError(f"{path}: no session in it that could be written")
 

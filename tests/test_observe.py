@@ -21,7 +21,7 @@ from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, Re
 from agentsim.result import Part
 from agentsim.sim.engine import simulate
 from agentsim.terminal.console import show_list
-from agentsim.verbs_logs import import_folder, import_session, observed_sessions, total_of
+from agentsim.verbs_logs import import_folder, import_session, recorded_at, total_of
 from agentsim.workflow.load import check_document
 
 DATA = Path(__file__).parent / "data"
@@ -48,7 +48,7 @@ def session(*events, lanes=()):
 def observed_at(path):
     """Return the sessions at a path by name, and what was passed over."""
     walk = Walk()
-    return {seen.session: seen for seen in observed_sessions(str(path), walk)}, walk.passed_over
+    return {s.name: observe(s) for s in recorded_at(str(path), walk)}, walk.passed_over
 
 
 def replay(recorded):
@@ -90,6 +90,11 @@ def test_a_compaction_takes_its_recorded_time_in_a_replay():
     result = replay(recorded)
     assert result.task.completion_ns == 33_000_000_000
     assert result.task.parts_ns[Part.COMPACTION] == 30_000_000_000
+
+
+def test_a_compaction_is_told_apart_from_what_nothing_explains():
+    seen = observe(session(call(0, 2, 9000), RecordedCompaction(2, 30, 400), call(35, 1, 500, 100)))
+    assert (seen.compaction_s, seen.split.residual_s) == (30, 33)
 
 
 def test_sub_agents_side_by_side_replay_side_by_side():
@@ -207,7 +212,7 @@ def test_a_folder_without_a_log_says_so(tmp_path):
 
 def test_totals_are_the_sums_of_the_sessions(folder):
     seen, _ = observed_at(folder)
-    total = total_of(str(folder), seen.values(), Walk()).total
+    total = total_of(str(folder), recorded_at(str(folder), Walk()), Walk()).total
     assert total.task_s == pytest.approx(sum(o.task_s for o in seen.values()))
     assert total.model_s + total.tool_s + total.residual_s == pytest.approx(total.task_s)
     assert total.contexts.total() == sum(o.model_calls for o in seen.values())
@@ -216,10 +221,12 @@ def test_totals_are_the_sums_of_the_sessions(folder):
     assert total.slowest[0].duration_s == max(s.duration_s for o in seen.values() for s in o.slowest)
 
 
-def test_a_call_alone_splits_like_any_other_session():
-    alone = observe(session(call(0, 4)))
-    assert (alone.split.elapsed_s, alone.split.model_s, alone.split.measured) == (4.0, 4.0, 1)
-    assert alone.split == replace(observe(session(call(0, 4), human(4, 0))).split, odd=alone.split.odd)
+def test_sessions_of_one_call_add_up_like_any_others():
+    alone = [replace(session(call(0, 4.0 + i, 100 + i, 10)), odd={"x": 1}) for i in range(8)]
+    longer = [replace(s, lanes=(*s.lanes, RecordedLane("a", "main", ()))) for s in alone]
+    short, full = (total_of("", made, Walk()).total for made in (alone, longer))
+    assert full.sub_agents == 8
+    assert short == replace(full, sub_agents=0)
 
 
 def test_formats_may_be_named_with_hyphens():

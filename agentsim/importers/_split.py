@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentsim import units
 from agentsim.importers._build import children_of, gaps_of, groups_of, stretches_of
-from agentsim.recorded import RecordedCall, RecordedSession, RecordedWait
+from agentsim.recorded import RecordedSession, RecordedWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,6 @@ _MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
 
 def observed_split(session: RecordedSession) -> Split:
     """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
-    alone = session.lanes[0].events[0] if len(session.lanes) == len(session.lanes[0].events) == 1 else None
-    if isinstance(alone, RecordedCall):  # a row of a serving trace: there are millions
-        length_s, how = units.to_s(units.to_ns(alone.duration_s)), alone.timing
-        counts = int(how == "measured"), int(how == "inferred"), int(how == "absent")
-        return Split(length_s, length_s, 0.0, 0.0, 0.0, 0.0, 0.0, *counts, session.odd)
     parts = _swept(_marked(session))
     timing = Counter(call.timing for call in session.calls)
     model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _TOOLS_SHOWN = 4
 _SLOWEST_SHOWN = 3
 _REASONS_SHOWN = 5
+_FILES_AT_MOST = 10_000
+"""Of more sessions nobody wants a file each: they are the requests of a trace."""
 
 
 def observe_screen(observed: Observed, width: int) -> RenderableType:
@@ -34,7 +36,8 @@ def _split(total: Totals, width: int) -> Table:
     parts = [
         ("model", total.model_s, "blue"),
         ("tools", total.tool_s, "yellow"),
-        ("unexplained", total.residual_s, "bright_black"),
+        ("compaction", total.compaction_s, "red"),
+        ("unexplained", total.residual_s - total.compaction_s, "bright_black"),
     ]
     whole = sum(seconds for _, seconds, _ in parts)
     unit, factor = time_unit(whole)
@@ -43,6 +46,8 @@ def _split(total: Totals, width: int) -> Table:
     table.columns[1].min_width = room
     table.add_row("", "", Text(unit, style="dim"), Text("%", style="dim"))
     for name, seconds, style in parts:
+        if name == "compaction" and not seconds:
+            continue
         share = seconds / whole if whole else 0.0
         table.add_row(name, bar(share, room, style), f"{seconds / factor:.1f}", f"{100 * share:.1f}")
     return table
@@ -120,5 +125,7 @@ def _reasons(reasons: Sequence[tuple[str, int, str]]) -> str:
 def _next(observed: Observed) -> str:
     if observed.written is not None:
         return f"agentsim compare {observed.written} --on recorded --on lpx"
+    if observed.total.sessions > _FILES_AT_MOST:
+        return ""
     output = "session.yaml" if observed.total.sessions == 1 else "sessions/"
     return f"agentsim import {observed.path} -o {output}"
