@@ -10,7 +10,7 @@ from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan
 from agentsim.specs import catalog
-from agentsim.specs.deployment import Deployment, Engine
+from agentsim.specs.deployment import Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Ledger
@@ -78,14 +78,10 @@ class _EngineCompiler:
         choice = self.deployment.speculation
         if choice is None:
             return []
-        drafter = catalog.load(Model, choice.drafter, self.near)
-        self._check_drafter(drafter, choice.drafter)
-        assert drafter.drafting is not None
-        rates = drafter.drafting.acceptance
-        if choice.text not in rates:
-            raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
-        self.pace_sigma = self.ledger.take_or_none(drafter.drafting.spread) or 0.0
-        depth = len(self.ledger.take(rates[choice.text]))
+        drafter = drafter_model(choice, self.deployment.model, self.near)
+        depth = drafts_known(choice, drafter, self.ledger)
+        spread = drafter.drafting.spread if drafter.drafting else None
+        self.pace_sigma = self.ledger.take_or_none(spread) or 0.0
         if choice.draft_tokens is None:
             return [Drafter(drafter, tokens, choice.text) for tokens in range(1, depth + 1)]
         if not 1 <= choice.draft_tokens <= depth:
@@ -94,14 +90,6 @@ class _EngineCompiler:
                 f"is known for 1 to {depth} drafts"
             )
         return [Drafter(drafter, choice.draft_tokens, choice.text)]
-
-    def _check_drafter(self, drafter: Model, name: str) -> None:
-        if drafter.drafting is None:
-            raise SpecError(f"'{name}' is not a drafter: it has no drafting section")
-        if drafter.drafting.target != self.deployment.model:
-            raise InfeasibleError(
-                f"'{name}' drafts for {drafter.drafting.target}, not for {self.deployment.model}"
-            )
 
     def usd_per_s(self) -> float | None:
         """Return the price of all chips, or None where one of them has no published price."""
@@ -112,3 +100,24 @@ class _EngineCompiler:
                 return None
             total += price * count
         return total
+
+
+def drafter_model(choice: Speculation, model: str, near: str) -> Model:
+    """Return the model that drafts for `model`.
+
+    Raises `SpecError` where it drafts for none, `InfeasibleError` where it drafts for another.
+    """
+    drafter = catalog.load(Model, choice.drafter, near)
+    if drafter.drafting is None:
+        raise SpecError(f"'{choice.drafter}' is not a drafter: it has no drafting section")
+    if drafter.drafting.target != model:
+        raise InfeasibleError(f"'{choice.drafter}' drafts for {drafter.drafting.target}, not for {model}")
+    return drafter
+
+
+def drafts_known(choice: Speculation, drafter: Model, ledger: Ledger) -> int:
+    """Return for how many drafts the acceptance on the chosen kind of text is known."""
+    rates = drafter.drafting.acceptance if drafter.drafting else {}
+    if choice.text not in rates:
+        raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
+    return len(ledger.take(rates[choice.text]))

@@ -25,7 +25,8 @@ from agentsim.backends.base import Drafter, EngineParts
 from agentsim.backends.lpx import determinism
 from agentsim.backends.lpx.report import ScheduleReport, schedule_report, schedule_trace
 from agentsim.bench import Bench, run_bench
-from agentsim.errors import InfeasibleError, InputError, SpecError, unknown_name
+from agentsim.compile_engines import drafter_model, drafts_known
+from agentsim.errors import InfeasibleError, InputError, SpecError
 from agentsim.exports.base import write_file
 from agentsim.specs import catalog
 from agentsim.specs.anchor import load_anchors
@@ -325,20 +326,13 @@ def _drafter(choice: Speculation | None, model: str, near: str, drafted: int | N
     """The deployment's drafter with its number of drafts, or as many as acceptance is known for."""
     if choice is None:
         return None
-    drafter = catalog.load(Model, choice.drafter, near)
-    if drafter.drafting is None:
-        raise SpecError(f"'{choice.drafter}' is not a drafter: it has no drafting section")
-    if drafter.drafting.target != model:
+    try:
+        drafter = drafter_model(choice, model, near)
+    except InfeasibleError as bad:
         if drafted == 0:
             return None
-        raise InfeasibleError(
-            f"'{choice.drafter}' drafts for {drafter.drafting.target}, not for {model}; "
-            "--drafted 0 leaves it out"
-        )
-    rates = drafter.drafting.acceptance
-    if choice.text not in rates:
-        raise unknown_name(f"kind of text for {choice.drafter}", choice.text, rates)
-    depth = len(Ledger().take(rates[choice.text]))
+        raise InfeasibleError(f"{bad}; --drafted 0 leaves it out") from None
+    depth = drafts_known(choice, drafter, Ledger())
     tokens = depth if choice.draft_tokens is None else choice.draft_tokens
     if not 0 <= (tokens if drafted is None else drafted) <= depth:
         raise InputError(f"--drafted is {drafted}; acceptance of {choice.drafter} is known for 0 to {depth}")
