@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from sys import intern
-from typing import Any, NoReturn
+from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_LINE_BYTES, lines_of
+from agentsim.importers.base import MAX_TOKENS, STRICT_JSON, joined, lines_of
 
-MAX_TOKENS = 10**9
 MAX_SECONDS = 1e9
 EARLIEST_NS, LATEST_NS = 1_262_304_000 * 10**9, 2_240_611_200 * 10**9
 """The years 2010 and 2041: what lies outside is no time of a log of model calls."""
@@ -109,16 +107,9 @@ def _within(value_ns: int | None) -> int | None:
 def json_value(source: str) -> Any:
     """Return what JSON text holds; `ValueError` where it is none, or nested too deep to be read."""
     try:
-        return _DECODER.decode(source)
+        return STRICT_JSON.decode(source)
     except RecursionError:
         raise ValueError("nested too deep") from None
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def json_values(
@@ -162,14 +153,7 @@ def _rows(
 
 
 def _whole(path: str, lines: Iterable[tuple[int, str]]) -> Any:
-    parts, size = [], 0
-    for _, source in lines:
-        parts.append(source)
-        size += len(source)
-        if size > MAX_LINE_BYTES:
-            limit = f"{MAX_LINE_BYTES // 2**20} MiB"
-            raise ImportFormatError(f"{path}:1: one JSON value of over {limit}; none is read")
     try:
-        return json_value("".join(parts))
+        return json_value(joined(lines, path))
     except ValueError as bad:
         raise ImportFormatError(f"{path}:1: not JSON: {bad}") from None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentsim.importers._claude_lanes import MAIN, Call, Compacted, LaneLog, Mark, lanes_of
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Odd,
     Row,
@@ -22,12 +23,11 @@ from agentsim.importers._rows import (
     key_of,
     mapping,
     name_of,
-    objects,
     session_of,
-    text_tokens,
     time_of,
     tokens_of,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
 
 _ASKING = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode"})

@@ -15,6 +15,7 @@ from agentsim.importers._codex_calls import (
     tokens_in,
     wall_s,
 )
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
     Odd,
@@ -27,7 +28,6 @@ from agentsim.importers._rows import (
     name_of,
     number_of,
     session_of,
-    text_tokens,
     time_of,
     tool_waits,
     waited_for_human,

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     LONGEST_CALL_S,
     Odd,
     Row,
     name_of,
-    objects,
-    text_tokens,
     tokens_of,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait
 
 _WALL = re.compile(r'Wall time: ([0-9.]{1,12}) seconds|"duration_seconds":\s*([0-9.]{1,12})')

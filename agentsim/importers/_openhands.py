@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from agentsim.importers._draft import Draft, Lane, made_call
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._openhands_events import HUMAN, RECALL, Event, Metrics
-from agentsim.importers._trajectory import Context, Usage, tokens_of
+from agentsim.importers._trajectory import Context, Usage
 from agentsim.recorded import (
     RecordedCompaction,
     RecordedEvent,
@@ -146,7 +147,7 @@ class _Reader:
         elif event.role == "other" and event.name == RECALL and event.key is not None:
             self.open[event.key] = (event, self.stack[-1])
         if event.role == "system" and not self.draft.system_tokens:
-            self.draft.system_tokens = tokens_of(event.text)
+            self.draft.system_tokens = text_tokens(event.text)
             self.odd["system prompt estimated from text"] += 1
         if event.role not in ("answer", "condensation"):
             self.context.add(event.text)
@@ -182,7 +183,7 @@ class _Reader:
         if self.begun_s is not None and start_s > self.begun_s:
             self._wait(self.stack[-1], (self.begun_s, start_s), "harness", _START)
         if self.begun_s is not None and usage.prompt and self.draft.system_tokens:
-            self.draft.system_tokens = max(usage.prompt - tokens_of(self.said), 0)
+            self.draft.system_tokens = max(usage.prompt - text_tokens(self.said), 0)
         self.begun_s = None
         counts = self.context.settle(usage, text)
         model = event.model or self.metrics.model or "unknown"
@@ -244,7 +245,7 @@ class _Reader:
         start_s, length_s, timing = self._span(event, event.response)
         self.seen |= {event.response} if event.response else set()
         usage = self.metrics.usages.get(event.response or "") or Usage()
-        summary = usage.output if usage.output else tokens_of(event.text)
+        summary = usage.output if usage.output else text_tokens(event.text)
         self.odd["summary estimated from text"] += not usage.output
         self.stack[-1].events.append(RecordedCompaction(start_s, length_s, summary, timing))
         self.context.known = min(self.context.known, self.draft.system_tokens + summary)

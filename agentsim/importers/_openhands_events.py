@@ -17,11 +17,11 @@ from agentsim.importers._trajectory import (
     chars,
     instant,
     number,
-    objects,
     sub,
     usage_of,
     words,
 )
+from agentsim.importers.base import objects
 
 Role = Literal["answer", "result", "user", "condensation", "state", "system", "other"]
 

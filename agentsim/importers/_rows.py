@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import IO, Any, cast
+from typing import Any
 
 from agentsim.errors import ImportFormatError
+from agentsim.importers.base import BOM, opened
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -51,9 +52,7 @@ HUMAN = "human"
 _FIRST_S, _LAST_S = 1_577_836_800.0, 2_524_608_000.0  # the years 2020 to 2050
 _DIGITS = 6  # a float of seconds since 1970 holds no more
 _MAX_TOKENS = 10**8
-_CHARS_PER_TOKEN = 4
 _ROWS_KEPT = 300_000
-_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 def rows_of(path: str, odd: Odd, begins: bytes, stamp: bytes | None = None) -> Iterator[Row]:
@@ -100,7 +99,7 @@ def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
     """Yield the lines of a file, packed or not, split at line feeds only, without blank and huge ones."""
     number = 0
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             while raw := file.readline(MAX_ROW_BYTES + 1):
                 number += 1
                 if len(raw) > MAX_ROW_BYTES:
@@ -108,7 +107,7 @@ def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
                     while raw and not raw.endswith(b"\n"):
                         raw = file.readline(MAX_ROW_BYTES)
                     continue
-                raw = raw.removeprefix(_BOM) if number == 1 else raw
+                raw = raw.removeprefix(BOM) if number == 1 else raw
                 if not raw.isspace() and raw:
                     yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -117,20 +116,9 @@ def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
         raise ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}") from None
 
 
-def _opened(path: str) -> IO[bytes]:
-    with open(path, "rb") as file:
-        packed = file.read(2) == _GZIP
-    return cast(IO[bytes], gzip.open(path, "rb")) if packed else open(path, "rb")
-
-
 def mapping(value: Any) -> Row:
     """Return an object as it is, and anything else as an empty one."""
     return value if isinstance(value, dict) else {}
-
-
-def objects(value: Any) -> list[Row]:
-    """Return the objects of a list; nothing where it is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def name_of(value: Any, default: str = "unknown") -> str:
@@ -216,11 +204,6 @@ def tokens_of(value: Any, odd: Odd) -> int:
         odd["token count not readable"] += 1
         return 0
     return int(number)
-
-
-def text_tokens(chars: int) -> int:
-    """Estimate the tokens of a text from its length."""
-    return -(-chars // _CHARS_PER_TOKEN)
 
 
 @dataclass(slots=True)

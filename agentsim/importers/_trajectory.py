@@ -7,7 +7,6 @@ that costs is counted by the importer in `odd`, by reason.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections import Counter
@@ -18,10 +17,9 @@ from itertools import islice, pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_LINE_BYTES, lines_of
+from agentsim.importers._estimate import text_tokens
+from agentsim.importers.base import MAX_TOKENS, joined, lines_of
 
-MAX_TOKENS = 10**9
-CHARS_PER_TOKEN = 4
 ESTIMATED = "tokens estimated from text"
 NO_CACHE = "cached tokens not recorded"
 
@@ -55,16 +53,10 @@ def _place(place: str, line: int) -> str:
 
 def document(path: str) -> Any:
     """Return the JSON value of a whole file."""
-    parts: list[str] = []
-    last, size = 0, 0
-    for line_number, line in lines_of(path):
-        parts.append("\n" * (line_number - last - 1) + line)
-        last, size = line_number, size + len(line)
-        if size > MAX_LINE_BYTES:
-            raise ImportFormatError(f"{path}:1: a log of over {MAX_LINE_BYTES // 2**20} MiB; none is read")
-    if not parts:
+    text = joined(lines_of(path), path)
+    if not text:
         raise ImportFormatError(f"{path}:1: the file is empty")
-    return parsed("".join(parts), f"{path}:1")
+    return parsed(text, f"{path}:1")
 
 
 def documents(path: str) -> Iterator[Any]:
@@ -139,11 +131,6 @@ def sub(value: Any, *keys: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects among the items of a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def words(value: Any, default: str = "") -> str:
     """Return a name: text of up to 200 printable characters, or the default."""
     if not isinstance(value, str) or not value.strip():
@@ -210,11 +197,6 @@ def chars(value: Any) -> int:
     return 0
 
 
-def tokens_of(characters: int) -> int:
-    """Return the tokens of so much text, estimated."""
-    return math.ceil(characters / CHARS_PER_TOKEN)
-
-
 # ---- usage
 
 
@@ -268,9 +250,9 @@ class Context:
         elif usage.cached is None:
             self.odd[NO_CACHE] += 1
         if not prompt:
-            prompt = min(self.known + tokens_of(self.since), MAX_TOKENS)
+            prompt = min(self.known + text_tokens(self.since), MAX_TOKENS)
         if output is None:
-            output = tokens_of(output_chars)
+            output = text_tokens(output_chars)
         if (usage.cached or 0) > prompt:
             self.odd["more cached tokens than prompt"] += 1
         thinking = min(usage.thinking, output)

@@ -15,6 +15,7 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._draft import MAX_SPAN_S, Draft, Lane, made_call, rescale, told
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
@@ -22,15 +23,14 @@ from agentsim.importers._trajectory import (
     first_tokens,
     instant,
     number,
-    objects,
     stem,
     sub,
     tokens,
-    tokens_of,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import (
     RecordedCall,
     RecordedCompaction,
@@ -146,7 +146,7 @@ class _Reader:
             self._other(step, source == "user")
             self.context.add(text)
             if source == "system" and self.toolless is None and self.depth == 1:
-                self.draft.system_tokens += tokens_of(text)
+                self.draft.system_tokens += text_tokens(text)
                 self.odd["system prompt estimated from text"] = 1
         self._summary(step, results, after)
         for result in results:
@@ -289,7 +289,7 @@ class _Reader:
         if step.get("source") != "system" or not refers or self.data.get("subagent_trajectories"):
             return
         if isinstance(said, str) and "summari" in said[:2000].lower():
-            summary = tokens_of(sum(chars(next_step.get("message")) for next_step in after))
+            summary = text_tokens(sum(chars(next_step.get("message")) for next_step in after))
             self.odd["summary estimated from text"] += 1
             self.lane.events.append(RecordedCompaction(self._now(), 0.0, summary, "absent"))
             self.context.known, self.context.since = 0, 0

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, NoReturn, Protocol, cast, runtime_checkable
 
 from agentsim import plugins
@@ -20,10 +20,12 @@ from agentsim.recorded import RecordedSession
 
 HEAD_BYTES = 64 * 2**10
 MAX_LINE_BYTES = 256 * 2**20
+MAX_TOKENS = 10**9
+"""No context and no answer comes near it; a larger count is a broken one."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 @runtime_checkable
@@ -105,7 +107,7 @@ def head_of(path: str) -> bytes:
     head = _unpacked(raw) if raw.startswith(_GZIP) else raw
     if not raw.strip():
         raise ImportFormatError(f"{path}:1: the file is empty")
-    return head.removeprefix(_BOM)
+    return head.removeprefix(BOM)
 
 
 def _unpacked(raw: bytes) -> bytes:
@@ -123,10 +125,10 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
     """
     number = 0
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
-                text = _text(raw.removeprefix(_BOM) if number == 1 else raw, f"{path}:{number}")
+                text = _text(raw.removeprefix(BOM) if number == 1 else raw, f"{path}:{number}")
                 if text.strip():
                     yield number, text
     except EOFError:
@@ -137,7 +139,8 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
         _unreadable(path, bad)
 
 
-def _opened(path: str) -> IO[bytes]:
+def opened(path: str) -> IO[bytes]:
+    """Open a file, packed with gzip or not, for its bytes."""
     with open(path, "rb") as file:
         packed = file.read(2) == _GZIP
     return cast(IO[bytes], gzip.open(path, "rb")) if packed else open(path, "rb")
@@ -176,7 +179,7 @@ def json_objects(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def json_object(text: str, place: str) -> dict[str, Any]:
     """Return the JSON object that `text` holds, or raise `ImportFormatError` at `place`."""
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = STRICT_JSON.decode(text)
     except RecursionError:
         raise ImportFormatError(f"{place}: not JSON that is read here: nested too deep") from None
     except ValueError as bad:
@@ -188,3 +191,25 @@ def json_object(text: str, place: str) -> dict[str, Any]:
 
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_no_number)
+"""Raises `ValueError` for `NaN` and infinities, which are no JSON."""
+
+
+def joined(lines: Iterable[tuple[int, str]], path: str) -> str:
+    """Return numbered lines as one text, blank ones put back. Raises `ImportFormatError` over 256 MiB."""
+    parts: list[str] = []
+    last, size = 0, 0
+    for number, line in lines:
+        parts.append("\n" * (number - last - 1) + line)
+        last, size = number, size + len(line)
+        if size > MAX_LINE_BYTES:
+            limit = f"{MAX_LINE_BYTES // 2**20} MiB"
+            raise ImportFormatError(f"{path}:1: one JSON value of over {limit}; none is read")
+    return "".join(parts)
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; nothing where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

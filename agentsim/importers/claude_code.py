@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._claude import Session
-from agentsim.importers._rows import Row, mapping, objects, rows_of
-from agentsim.importers.base import MAX_LINE_BYTES, head_of, json_object, lines_of
+from agentsim.importers._rows import Row, mapping, rows_of
+from agentsim.importers.base import head_of, joined, json_object, lines_of, objects
 from agentsim.recorded import RecordedSession
 
 _ROW = re.compile(rb'"parentUuid"\s*:|"leafUuid"\s*:|"type"\s*:\s*"(queue-operation|file-history-snapshot)"')
@@ -79,14 +79,8 @@ def _rows(path: str, session: Session) -> Iterator[Row]:
 
 def _document(path: str) -> list[Row]:
     """Return the rows of a file that is one JSON value."""
-    parts, size = [], 0
-    for _, line in lines_of(path):
-        parts.append(line)
-        size += len(line)
-        if size > MAX_LINE_BYTES:
-            raise ImportFormatError(f"{path}:1: a value of over {MAX_LINE_BYTES // 2**20} MiB")
     try:
-        value = json.loads("".join(parts))
+        value = json.loads(joined(lines_of(path), path))
     except (ValueError, RecursionError) as bad:
         raise ImportFormatError(f"{path}:1: not JSON: {str(bad).splitlines()[0]}") from None
     return objects(value if isinstance(value, list) else mapping(value).get("loglines"))
@@ -130,6 +124,6 @@ def _meta(file: str) -> Row:
     if not _is_file(*os.path.split(path)):
         return {}
     try:
-        return json_object("".join(text for _, text in lines_of(path)), path)
+        return json_object(joined(lines_of(path), path), path)
     except ImportFormatError:
         return {}

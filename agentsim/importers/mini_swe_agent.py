@@ -12,20 +12,20 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._draft import Draft, made_call, told
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
     documents,
     instant,
     is_list_of_objects,
-    objects,
     stem,
     sub,
-    tokens_of,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
 _SHELL, _HUMAN = "bash", "human"
@@ -96,7 +96,7 @@ class _Reader:
             elif role in ("user", "tool", "exit"):
                 self._input(message, role)
             elif role == "system" and not self.draft.system_tokens:
-                self.draft.system_tokens = tokens_of(chars(message.get("content")))
+                self.draft.system_tokens = text_tokens(chars(message.get("content")))
                 self.draft.odd["system prompt estimated from text"] += 1
             if role not in ("assistant", "exit"):
                 self.context.add(chars(message.get("content")) + chars(message.get("output")))

@@ -14,6 +14,7 @@ from math import isnan, nan
 from typing import Any
 
 from agentsim.importers._checked import DAMAGED, seconds, text
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
@@ -30,7 +31,6 @@ from agentsim.importers._serving import (
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
 
 BLOCK_TOKENS = 512
-CHARACTERS_A_TOKEN = 4
 
 AGENTIC = (
     b'"wait_for"',
@@ -152,7 +152,7 @@ def _estimated(row: Mapping[str, Any], odd: Counter[str]) -> tuple[int, int] | N
     if not isinstance(given, str) or lengths is None:
         return None
     odd[_ESTIMATED] += 1
-    return -(-len(given) // CHARACTERS_A_TOKEN), lengths[1]
+    return text_tokens(len(given)), lengths[1]
 
 
 def _request(kept: array[float], models: list[str]) -> Request:

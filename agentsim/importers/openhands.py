@@ -26,14 +26,13 @@ from agentsim.importers._trajectory import (
     instant,
     is_list_of_objects,
     number,
-    objects,
     stem,
     sub,
     top_keys,
     usage_of,
     words,
 )
-from agentsim.importers.base import head_of
+from agentsim.importers.base import head_of, objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
 _EVENT_FILE = re.compile(r"(?:event-)?0*(\d{1,12})(?:-[\w-]+)?\.json")

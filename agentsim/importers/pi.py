@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
     Odd,
@@ -20,15 +21,14 @@ from agentsim.importers._rows import (
     key_of,
     mapping,
     name_of,
-    objects,
     rows_of,
     session_of,
-    text_tokens,
     time_of,
     tokens_of,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedSession, RecordedWait, Timing
 
 _HEADER = re.compile(rb'\{\s*"type"\s*:\s*"session"\s*,')

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import json_objects
+from agentsim.importers.base import MAX_TOKENS, json_objects
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -29,7 +29,6 @@ from agentsim.recorded import (
 WAIT_NAME = "tools and waits"
 CLOCK_STEP_S = 1.0
 """Starts are whole seconds: an overlap of less says nothing."""
-MAX_TOKENS = 10**9
 MAX_SECONDS = 1e9
 
 T = TypeVar("T")

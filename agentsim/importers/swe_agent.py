@@ -12,19 +12,19 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, rescale, told
+from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     ESTIMATED,
     chars,
     documents,
     first_tokens,
     number,
-    objects,
     stem,
     sub,
-    tokens_of,
     top_keys,
     words,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing
 
 _BESIDE = {b"history", b"info", b"environment", b"replay_config"}
@@ -82,7 +82,7 @@ def _session(data: dict[str, Any], name: str) -> RecordedSession | None:
     model = _model(data)
     for step in steps:
         if output := _written(step):
-            counts = (tokens_of(next(prompts)), 0, tokens_of(output), 0)
+            counts = (text_tokens(next(prompts)), 0, text_tokens(output), 0)
             lane.events.append(made_call((now_s, 0.0), model, counts, "absent"))
         if chars(step.get("action")):
             wait = _wait(draft, step, now_s)
@@ -106,7 +106,7 @@ def _note(draft: Draft, data: dict[str, Any], calls: int, stats: dict[str, Any])
     draft.odd["call without a step of its own"] += max((first_tokens(stats, "api_calls") or 0) - calls, 0)
     first = next((h for h in objects(data.get("history")) if h.get("role") == "system"), None)
     if first is not None:
-        draft.system_tokens = tokens_of(chars(first))
+        draft.system_tokens = text_tokens(chars(first))
         draft.odd["system prompt estimated from text"] += 1
 
 

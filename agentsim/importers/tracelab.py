@@ -24,11 +24,11 @@ from agentsim.importers._trajectory import (
     first_tokens,
     instant,
     number,
-    objects,
     tokens,
     top_keys,
     words,
 )
+from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
 MAX_OPEN = 64

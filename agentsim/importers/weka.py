@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_LINE_BYTES, json_object, lines_of
+from agentsim.importers.base import MAX_TOKENS, joined, json_object, lines_of
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -32,7 +32,6 @@ from agentsim.recorded import (
 MAX_DEPTH = 16
 """Sub-agents within sub-agents; more than that is refused."""
 
-MAX_TOKENS = 10**9
 MAX_SECONDS = 1e10
 CLOCK_STEP_S = 1.0
 """Raw files keep `t` and `think_time` in whole seconds; two of them differ by as much without meaning it."""
@@ -64,22 +63,10 @@ def _documents(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not text.strip():
         raise ImportFormatError(f"{path}:1: the file is empty")
     if not _is_whole(text):
-        text = _joined(text, lines, path)
+        text = joined(chain([(number, text)], lines), path)
     yield f"{path}:{number}", json_object(text, f"{path}:{number}")
     for number, text in lines:
         yield f"{path}:{number}", json_object(text, f"{path}:{number}")
-
-
-def _joined(text: str, lines: Iterator[tuple[int, str]], path: str) -> str:
-    parts, size = [text], len(text)
-    for _, line in lines:
-        parts.append(line)
-        size += len(line)
-        if size > MAX_LINE_BYTES:
-            raise ImportFormatError(
-                f"{path}:1: a session of over {MAX_LINE_BYTES // 2**20} MiB; none is read"
-            )
-    return "".join(parts)
 
 
 def _is_whole(text: str) -> bool:
