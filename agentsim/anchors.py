@@ -25,8 +25,6 @@ from agentsim.specs.sourced import Ledger, data_of
 from agentsim.units import MICROSECOND_S
 
 WITHOUT_DRAFTS = "lpx-no-speculation"
-DRAFTS = 7
-"""Drafts that the acceptance of unique prompts is fitted for; the catalog's deployment has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ def calibrate_lpx(seeds: Sequence[int] = range(RUNS)) -> list[Constant]:
     spread = math.log(p80 / median) / NormalDist().inv_cdf(P80)
     overhead = _fit_overhead(replace(plan, pace_sigma=spread), median, seeds)
     plan = _changed(replace(plan, pace_sigma=spread), step_overhead_s=overhead)
-    rate = _rate_for(_fit_gain(plan, _published("aa-lpx-10k"), seeds))
+    rate = _rate_for(_fit_gain(plan, _published("aa-lpx-10k"), seeds), _cost(plan).verified_tokens - 1)
     names = {row.id: row.fits or "" for row in load_anchors().rows}
     found = {
         "speed-lpx-median": (overhead, f"{overhead / MICROSECOND_S:.0f} us"),
@@ -199,9 +197,13 @@ def calibrate_lpx(seeds: Sequence[int] = range(RUNS)) -> list[Constant]:
 
 def _changed(plan: Plan, **changes: float) -> Plan:
     """The same plan on a cost model of which something is changed."""
+    return replace(plan, engines={"main": replace(_cost(plan), **changes)})  # type: ignore[arg-type]
+
+
+def _cost(plan: Plan) -> LpxCost:
     cost = plan.engines["main"]
     assert isinstance(cost, LpxCost), "the catalog's own"
-    return replace(plan, engines={"main": replace(cost, **changes)})  # type: ignore[arg-type]
+    return cost
 
 
 def _fit_overhead(plan: Plan, median: float, seeds: Sequence[int]) -> float:
@@ -216,7 +218,7 @@ def _fit_overhead(plan: Plan, median: float, seeds: Sequence[int]) -> float:
 def _fit_gain(plan: Plan, median: float, seeds: Sequence[int]) -> float:
     """Tokens a step: speed is proportional to them but for the last step, which is not filled."""
     protocol, size = _size(AA, AA_TEN)
-    gain = expected_tokens((0.8,) * DRAFTS)
+    gain = expected_tokens((0.8,) * (_cost(plan).verified_tokens - 1))
     for _ in range(4):
         speed = run_case(_changed(plan, tokens_per_step=gain), protocol, size, seeds).speed()
         gain *= median / speed
@@ -228,12 +230,12 @@ def _size(protocol: str, place: int) -> tuple[Protocol, Size]:
     return described, sizes_of(described)[place]
 
 
-def _rate_for(tokens: float) -> float:
+def _rate_for(tokens: float, drafts: int) -> float:
     """The one rate of acceptance whose expected yield is this many tokens a step (bisection)."""
     low, high = 0.0, 1.0
     while high - low > _ROUNDING:
         middle = (low + high) / 2
-        low, high = (middle, high) if expected_tokens((middle,) * DRAFTS) < tokens else (low, middle)
+        low, high = (middle, high) if expected_tokens((middle,) * drafts) < tokens else (low, middle)
     return low
 
 

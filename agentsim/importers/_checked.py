@@ -11,7 +11,8 @@ from sys import intern
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_TOKENS, STRICT_JSON, joined, lines_of
+from agentsim.importers.base import STRICT_JSON, joined, lines_of
+from agentsim.units import MAX_TOKENS
 
 MAX_SECONDS = 1e9
 EARLIEST_NS, LATEST_NS = 1_262_304_000 * 10**9, 2_240_611_200 * 10**9

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._trajectory import FIRST_S, scaled_to
+from agentsim.importers._trajectory import FIRST_S, documents, scaled_to
 from agentsim.recorded import (
     RecordedCall,
     RecordedCompaction,
@@ -125,6 +126,20 @@ def made_call(
     """Return a call of (start, length) with (prompt, cached, output, thinking) tokens."""
     prompt, cached, output, thinking = counts
     return RecordedCall(span[0], span[1], model, prompt, cached, output, thinking, None, timing)
+
+
+NO_CALL = "trajectory without a model call"
+
+
+def of_values(
+    path: str, read: Callable[[Any], Iterable[RecordedSession | None]]
+) -> Iterator[RecordedSession | str | ImportFormatError]:
+    """Yield what `read` makes of each JSON value of a file, and why one gave no session."""
+    for value in documents(path):
+        if isinstance(value, ImportFormatError):
+            yield value
+        else:
+            yield from (session or NO_CALL for session in read(value))
 
 
 def told(found: Iterable[RecordedSession | str | ImportFormatError], path: str) -> Iterator[RecordedSession]:

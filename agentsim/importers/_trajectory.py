@@ -18,7 +18,8 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._estimate import text_tokens
-from agentsim.importers.base import MAX_TOKENS, joined, lines_of
+from agentsim.importers.base import joined, lines_of
+from agentsim.units import MAX_TOKENS
 
 ESTIMATED = "tokens estimated from text"
 NO_CACHE = "cached tokens not recorded"

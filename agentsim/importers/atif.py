@@ -13,13 +13,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.errors import ImportFormatError
-from agentsim.importers._draft import MAX_SPAN_S, Draft, Lane, made_call, rescale, told
+from agentsim.importers._draft import MAX_SPAN_S, Draft, Lane, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    documents,
     first_tokens,
     instant,
     number,
@@ -62,19 +60,15 @@ class Atif:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield a session for each trajectory; those inside another are its sub-agents."""
-        yield from told(_of_file(path), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
 
 
 PLUGIN = Atif()
 
 
-def _of_file(path: str) -> Iterator[RecordedSession | str | ImportFormatError]:
-    for data in documents(path):
-        if isinstance(data, ImportFormatError):
-            yield data
-            continue
-        for root in objects(data) if isinstance(data, list) else [sub(data)]:
-            yield _session(root, stem(path)) or "trajectory without a model call"
+def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+    for root in objects(data) if isinstance(data, list) else [sub(data)]:
+        yield _session(root, stem(path))
 
 
 def _session(root: dict[str, Any], default: str) -> RecordedSession | None:

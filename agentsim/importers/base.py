@@ -20,8 +20,6 @@ from agentsim.recorded import RecordedSession
 
 HEAD_BYTES = 64 * 2**10
 MAX_LINE_BYTES = 256 * 2**20
-MAX_TOKENS = 10**9
-"""No context and no answer comes near it; a larger count is a broken one."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"

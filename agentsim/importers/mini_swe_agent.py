@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.errors import ImportFormatError
-from agentsim.importers._draft import Draft, made_call, told
+from agentsim.importers._draft import Draft, made_call, of_values, told
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    documents,
     instant,
     is_list_of_objects,
     stem,
@@ -53,21 +51,17 @@ class MiniSweAgent:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the session of a file."""
-        yield from told(_of_file(path), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
 
 
 PLUGIN = MiniSweAgent()
 
 
-def _of_file(path: str) -> Iterator[RecordedSession | str | ImportFormatError]:
-    for data in documents(path):
-        if isinstance(data, ImportFormatError):
-            yield data
-            continue
-        messages = objects(data if isinstance(data, list) else sub(data).get("messages"))
-        name = words(sub(data).get("instance_id"), stem(path))
-        model = words(sub(data, "info", "config", "model").get("model_name"), "unknown")
-        yield _Reader(name, model).read(messages) or "trajectory without a model call"
+def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+    messages = objects(data if isinstance(data, list) else sub(data).get("messages"))
+    name = words(sub(data).get("instance_id"), stem(path))
+    model = words(sub(data, "info", "config", "model").get("model_name"), "unknown")
+    yield _Reader(name, model).read(messages)
 
 
 def _role(message: dict[str, Any]) -> str:

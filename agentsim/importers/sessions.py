@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_TOKENS, json_objects
+from agentsim.importers.base import json_objects
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -25,6 +25,7 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
 )
+from agentsim.units import MAX_TOKENS
 
 WAIT_NAME = "tools and waits"
 CLOCK_STEP_S = 1.0

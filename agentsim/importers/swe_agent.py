@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.errors import ImportFormatError
-from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, rescale, told
+from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     ESTIMATED,
     chars,
-    documents,
     first_tokens,
     number,
     stem,
@@ -56,21 +54,17 @@ class SweAgent:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the session of a file, or one for each attempt at the task."""
-        yield from told(_of_file(path), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
 
 
 PLUGIN = SweAgent()
 
 
-def _of_file(path: str) -> Iterator[RecordedSession | str | ImportFormatError]:
-    for data in documents(path):
-        if isinstance(data, ImportFormatError):
-            yield data
-            continue
-        attempts = objects(sub(data).get("attempts"))
-        for index, attempt in enumerate(attempts or [sub(data)], 1):
-            name = f"{stem(path)} attempt {index}" if attempts else stem(path)
-            yield _session(attempt, name) or "trajectory without a model call"
+def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+    attempts = objects(sub(data).get("attempts"))
+    for index, attempt in enumerate(attempts or [sub(data)], 1):
+        name = f"{stem(path)} attempt {index}" if attempts else stem(path)
+        yield _session(attempt, name)
 
 
 def _session(data: dict[str, Any], name: str) -> RecordedSession | None:

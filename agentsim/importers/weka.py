@@ -18,7 +18,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import MAX_TOKENS, joined, json_object, lines_of
+from agentsim.importers.base import joined, json_object, lines_of
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -28,6 +28,7 @@ from agentsim.recorded import (
     Timing,
     WaitKind,
 )
+from agentsim.units import MAX_TOKENS
 
 MAX_DEPTH = 16
 """Sub-agents within sub-agents; more than that is refused."""
