@@ -35,8 +35,6 @@ calibrate_app = typer.Typer(
     help="Fit a model of hardware or of a service to measurements.", rich_markup_mode=None
 )
 app.add_typer(calibrate_app, name="calibrate", no_args_is_help=True)
-cli_logs.register(app)
-cli_hardware.register(app, calibrate_app)
 
 
 @app.command()
@@ -84,6 +82,10 @@ def compare(
     with progress("simulating", runs * (len(on) + 1)) as step:
         comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
     show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))
+
+
+cli_logs.register(app)
+cli_hardware.register(app, calibrate_app)
 
 
 @app.command()
