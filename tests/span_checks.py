@@ -1,54 +1,17 @@
-"""What the tests of span and serving-trace importers share: reading, building, odd inputs, damage."""
+"""What the tests of span and serving-trace importers share: building files, odd spans and their answers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
+from importer_checks import calls_in, sessions_in, waits_of
 
-from agentsim import yaml_file
-from agentsim.errors import ImportFormatError
-from agentsim.importers._build import workflow_document
 from agentsim.importers._split import observed_split
-from agentsim.importers.base import Importer, head_of
-from agentsim.recorded import RecordedCall, RecordedSession, RecordedWait
-from agentsim.workflow.graph import build_task
-from agentsim.workflow.load import check_document
-
-DATA = Path(__file__).parent / "data"
-LOGS = Path(__file__).parents[1].parent / "shared" / "logs"
-BASE_S = 1_800_000_000
-needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")
-
-
-def checked(session: RecordedSession) -> RecordedSession:
-    """A session builds a workflow that can run, its parts sum up, its lanes and tokens make sense."""
-    build_task(check_document(yaml_file.parse(workflow_document(session), "imported.yaml")))
-    names = [lane.name for lane in session.lanes]
-    assert names[0] == "main"
-    assert len(set(names)) == len(names)
-    for lane in session.lanes:
-        assert lane.parent is None if lane.name == "main" else lane.parent in names
-        assert [e.start_s for e in lane.events] == sorted(e.start_s for e in lane.events)
-        assert all(e.start_s >= -1e-6 for e in lane.events)
-        assert all(e.duration_s >= 0 for e in lane.events if isinstance(e, RecordedCall | RecordedWait))
-    for call in session.calls:
-        assert 0 <= call.cached_tokens <= call.prompt_tokens
-        assert 0 <= call.thinking_tokens <= call.output_tokens
-        assert call.duration_s == 0 or call.timing != "absent"
-    split = observed_split(session)
-    parts = split.model_s + split.tool_s + split.subagent_model_s + split.subagent_tool_s
-    assert parts + split.human_s + split.residual_s == pytest.approx(split.elapsed_s, abs=1e-6)
-    return session
-
-
-def sessions_in(importer: Importer, path: Path) -> list[RecordedSession]:
-    return [checked(session) for session in importer.sessions(str(path))]
+from agentsim.importers.base import Importer
+from agentsim.recorded import RecordedSession
 
 
 def one_in(
@@ -60,29 +23,14 @@ def one_in(
     return session
 
 
-def calls_of(session: RecordedSession, lane: int = 0) -> list[tuple[float, float, str]]:
-    return [(round(c.start_s, 3), round(c.duration_s, 3), c.timing) for c in session.lanes[lane].calls]
-
-
 def tokens_of(session: RecordedSession) -> list[tuple[int, int, int, int]]:
     return [(c.prompt_tokens, c.cached_tokens, c.output_tokens, c.thinking_tokens) for c in session.calls]
-
-
-def waits_of(session: RecordedSession, lane: int = 0) -> list[tuple[str, str, float, float]]:
-    waits = (event for event in session.lanes[lane].events if isinstance(event, RecordedWait))
-    return [(w.kind, w.name, round(w.start_s, 3), round(w.duration_s, 3)) for w in waits]
-
-
-def recognised_by(importer: Importer) -> set[str]:
-    """Return the shared logs that an importer takes for its own."""
-    files = [file for file in sorted(LOGS.rglob("*")) if file.is_file()]
-    own = (file for file in files if importer.recognises(str(file), head_of(str(file))))
-    return {str(file.relative_to(LOGS)) for file in own}
 
 
 # ---- odd spans, in every format
 
 Spans = list[dict[str, Any]]
+Render = Callable[[Spans], str]
 
 
 def span(
@@ -253,74 +201,10 @@ def check_odd(session: RecordedSession, right: dict[str, Any]) -> None:
     """Compare a session of odd spans with the right answer, as far as that is given."""
     waits = [wait for wait in waits_of(session) if wait[1] != "framework"]
     assert dict(session.odd) == right["odd"]
-    assert calls_of(session) == [pytest.approx(c) for c in right.get("calls", calls_of(session))]
+    assert calls_in(session) == [pytest.approx(c) for c in right.get("calls", calls_in(session))]
     assert waits == [pytest.approx(w) for w in right.get("waits", waits)]
     assert [lane.name for lane in session.lanes] == right.get("lanes", ["main"])
     assert sum(c.prompt_tokens for c in session.calls) == right.get("prompt", 100 * len(list(session.calls)))
     assert observed_split(session).tool_s == pytest.approx(
         right.get("tool_s", observed_split(session).tool_s)
     )
-
-
-# ---- anything at all
-
-VALUES = st.sampled_from(
-    [None, True, -1, 0, 3, 1.5, -0.5, 1e308, 10**40, "", "x", "7", "2026-01-01T00:00:00", "\ud800\u2028",
-     [], [[]], {}, [1], {"a": 1}, [None], "a1", BASE_S * 10**9]
-)  # fmt: skip
-
-
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield value, key
-        yield from places(value[key])
-
-
-@st.composite
-def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """Cut, flip bits of, repeat or drop lines of a file, or put values of other types into it."""
-    if draw(st.booleans()):
-        return _with_wrong_values(draw, content)
-    data = bytearray(content)
-    for _ in range(draw(st.integers(0, 4))):
-        data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
-    lines = bytes(data).split(b"\n")
-    for _ in range(draw(st.integers(0, 2))):
-        index = draw(st.integers(0, len(lines) - 1))
-        lines[index : index + 1] = [lines[index]] * draw(st.sampled_from([0, 2]))
-        lines = lines or [b""]
-    whole = b"\n".join(lines)
-    return whole[: draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))]
-
-
-def _with_wrong_values(draw: st.DrawFn, content: bytes) -> bytes:
-    rows = content.decode().splitlines()
-    lined = all(row[:1] in "{[" and row[-1:] in "}]" for row in rows) and len(rows) > 1
-    values = [json.loads(row) for row in rows] if lined else [json.loads(content)]
-    for _ in range(draw(st.integers(1, 4))):
-        found = list(places(values))
-        if not found:
-            break
-        holder, key = draw(st.sampled_from(found))
-        if draw(st.booleans()):
-            holder[key] = deepcopy(draw(VALUES))
-        else:
-            del holder[key]
-    return "\n".join(map(json.dumps, values)).encode()
-
-
-def import_or_refuse(importer: Importer, content: bytes, folder: Path) -> None:
-    """A file is read into sessions that hold, or refused in one line that begins with file and line."""
-    path = folder / "fuzz.jsonl"
-    path.write_bytes(content)
-    problem = f"{path}:"
-    try:
-        sessions_in(importer, path)
-    except ImportFormatError as bad:
-        problem = str(bad)
-    assert problem.startswith(f"{path}:")
-    assert "\n" not in problem
-
-
-Render = Callable[[Spans], str]

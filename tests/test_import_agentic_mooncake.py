@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     DATA,
-    calls_of,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    tokens_of,
     waits_of,
 )
+from span_checks import one_in, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -47,8 +46,8 @@ def test_agents_are_lanes_under_the_agent_that_started_them() -> None:
 
 def test_an_answer_ends_where_the_wait_of_the_request_after_it_begins() -> None:
     root, _ = sessions_in(PLUGIN, FILES[0])
-    assert calls_of(root) == [(0, 2, "inferred"), (8, 3, "inferred"), (15, 0, "absent")]
-    assert calls_of(root, 1) == [(2.5, 1.5, "inferred"), (5, 2, "inferred")]
+    assert calls_in(root) == [(0, 2, "inferred"), (8, 3, "inferred"), (15, 0, "absent")]
+    assert calls_in(root, 1) == [(2.5, 1.5, "inferred"), (5, 2, "inferred")]
     assert root.odd == {"answers not timed": 1}
 
 
@@ -76,9 +75,9 @@ def test_the_block_of_version_1_is_the_size_that_fits_most_rows() -> None:
 def test_plays_of_version_2_are_sessions_with_recorded_lengths() -> None:
     first, second = sessions_in(PLUGIN, FILES[1])
     assert [(lane.name, lane.parent) for lane in first.lanes] == [("main", None), ("agent p1/sub", "main")]
-    assert calls_of(first) == [(0, 2, "measured"), (5, 1, "measured")]
-    assert calls_of(first, 1) == [(2.5, 1.5, "measured")]
-    assert calls_of(second) == [(0, 6, "inferred"), (10, 0, "absent")]
+    assert calls_in(first) == [(0, 2, "measured"), (5, 1, "measured")]
+    assert calls_in(first, 1) == [(2.5, 1.5, "measured")]
+    assert calls_in(second) == [(0, 6, "inferred"), (10, 0, "absent")]
     assert [call.model for call in second.calls] == ["m-2", "m-2"]
 
 
@@ -95,7 +94,7 @@ def test_a_delay_after_a_dispatch_is_no_wait(tmp_path: Path) -> None:
         row("b", play_id="p", not_before_ms=5000, dependencies=[link]),
     ]
     session = read(rows, tmp_path)
-    assert calls_of(session) == [(0, 0, "absent"), (5, 0, "absent")]
+    assert calls_in(session) == [(0, 0, "absent"), (5, 0, "absent")]
     assert waits_of(session) == [("harness", "answer not timed, and wait", 0, 5)]
 
 
@@ -146,7 +145,7 @@ ODD = {
 def test_odd_rows_give_the_right_answer(name: str, tmp_path: Path) -> None:
     rows, calls, odd = ODD[name]
     session = read(rows, tmp_path)
-    assert calls_of(session) == calls
+    assert calls_in(session) == calls
     assert session.odd == odd
 
 
@@ -189,7 +188,7 @@ def test_the_format_is_known_by_its_content(path: Path) -> None:
 
 @needs_logs
 def test_no_shared_log_is_taken_for_this_format() -> None:
-    assert recognised_by(PLUGIN) == set()
+    assert recognised(PLUGIN) == []
 
 
 @settings(max_examples=150)
@@ -197,4 +196,5 @@ def test_no_shared_log_is_taken_for_this_format() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(path.read_bytes())), tmp_path_factory.getbasetemp())
+    file = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, path.read_bytes()))

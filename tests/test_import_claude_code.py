@@ -10,21 +10,27 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_logs import LOGS, check, check_damaged, damaged, told
+from importer_checks import (
+    DATA,
+    LOGS,
+    check_damaged,
+    checked,
+    damaged_or_wrong,
+    needs_logs,
+    recognised,
+    told,
+)
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import head_of
 from agentsim.importers.claude_code import PLUGIN
 from agentsim.recorded import RecordedSession, RecordedWait
 
-DATA = Path(__file__).parent / "data"
 REAL = sorted((LOGS / "claude-code").rglob("*.jsonl"))
 
 
 def load(name: str) -> RecordedSession:
     [session] = PLUGIN.sessions(str(DATA / f"claude_code_{name}"))
-    check(session)
-    return session
+    return checked(session)
 
 
 A = "115/100/20"
@@ -220,7 +226,7 @@ def test_a_sub_agents_file_knows_its_session_and_can_be_read_alone() -> None:
     assert PLUGIN.main_file_of(str(file)) == str(DATA / "claude_code_09_nested_sub_agents.jsonl")
     assert PLUGIN.main_file_of(str(DATA / "claude_code_plain.jsonl")) is None
     [session] = PLUGIN.sessions(str(file))
-    check(session)
+    checked(session)
     assert told(session.lanes[0]) == ["0+3.7 call 305/0/12"]
 
 
@@ -325,23 +331,18 @@ def test_a_damaged_log_ends_in_a_session_or_in_one_line(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "damaged_claude_code.jsonl"
-    file.write_bytes(damaged(data, (DATA / f"claude_code_{name}.jsonl").read_bytes()))
-    check_damaged(PLUGIN, file)
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, (DATA / f"claude_code_{name}.jsonl").read_bytes()))
 
 
 # ---- real sessions
 
-real = pytest.mark.skipif(not REAL, reason="the shared logs are not here")
 
-
-@real
+@needs_logs
 def test_exactly_its_own_files_are_recognised() -> None:
-    files = [file for file in LOGS.rglob("*") if file.is_file()]
-    mine = [file for file in files if PLUGIN.recognises(str(file), head_of(str(file)))]
-    assert sorted(mine) == REAL
+    assert [LOGS / name for name in recognised(PLUGIN)] == REAL
 
 
-@real
+@needs_logs
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem[:40])
 def test_calls_of_a_real_file_are_its_message_ids_and_not_its_rows(path: Path) -> None:
     rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
@@ -354,17 +355,17 @@ def test_calls_of_a_real_file_are_its_message_ids_and_not_its_rows(path: Path) -
             list(PLUGIN.sessions(str(path)))
         return
     [session] = PLUGIN.sessions(str(path))
-    check(session)
+    checked(session)
     assert len(list(session.calls)) == len(ids)
 
 
-@real
+@needs_logs
 def test_the_long_real_session_has_170_calls_in_278_rows() -> None:
     [session] = PLUGIN.sessions(str(LOGS / "claude-code" / "episodic-memory_large.jsonl"))
     assert len(list(session.calls)) == 170
 
 
-@real
+@needs_logs
 def test_four_real_sub_agents_side_by_side_do_36_s_of_work_in_11_s() -> None:
     file = "b3a7bd3c-5a10-4e7b-8ff0-7fc0cd6d1093.jsonl"
     [session] = PLUGIN.sessions(str(LOGS / "claude-code" / "vscode-copilot-chat" / file))

@@ -7,22 +7,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_logs import LOGS, check, check_damaged, damaged, told
+from importer_checks import DATA, LOGS, check_damaged, checked, damaged_or_wrong, needs_logs, recognised, told
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
-from agentsim.importers.base import head_of
 from agentsim.importers.codex import PLUGIN
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
 
-DATA = Path(__file__).parent / "data"
 REAL = sorted((LOGS / "codex").glob("*.jsonl"))
 
 
 def load(name: str) -> RecordedSession:
     [session] = PLUGIN.sessions(str(DATA / f"codex_{name}.jsonl"))
-    check(session)
-    return session
+    return checked(session)
 
 
 PLAIN = ["0+3 call 100/60/20", "3+2 tool exec_command", "5+3 call 130/100/10"]
@@ -169,24 +166,20 @@ def test_a_damaged_log_ends_in_a_session_or_in_one_line(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "damaged_codex.jsonl"
-    file.write_bytes(damaged(data, (DATA / f"codex_{name}.jsonl").read_bytes()))
-    check_damaged(PLUGIN, file)
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, (DATA / f"codex_{name}.jsonl").read_bytes()))
 
 
 # ---- real rollouts
 
-real = pytest.mark.skipif(not REAL, reason="the shared logs are not here")
 NO_USAGE = "agent-sessions_codex_050_legacy"
 
 
-@real
+@needs_logs
 def test_exactly_its_own_files_are_recognised() -> None:
-    files = [file for file in LOGS.rglob("*") if file.is_file()]
-    mine = [file for file in files if PLUGIN.recognises(str(file), head_of(str(file)))]
-    assert sorted(mine) == REAL
+    assert [LOGS / name for name in recognised(PLUGIN)] == REAL
 
 
-@real
+@needs_logs
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_a_real_rollout_is_a_sound_session(path: Path) -> None:
     if path.stem == NO_USAGE:
@@ -194,7 +187,7 @@ def test_a_real_rollout_is_a_sound_session(path: Path) -> None:
             list(PLUGIN.sessions(str(path)))
         return
     [session] = PLUGIN.sessions(str(path))
-    check(session)
+    checked(session)
 
 
 def turns(lane: RecordedLane) -> list[list[RecordedCall | RecordedWait]]:
@@ -216,7 +209,7 @@ def union_s(events: list[RecordedCall | RecordedWait]) -> float:
     return total
 
 
-@real
+@needs_logs
 def test_the_turns_of_a_real_rollout_split_as_its_times_say() -> None:
     [session] = PLUGIN.sessions(str(LOGS / "codex" / "rollout-tracelab_example_session.jsonl"))
     found = turns(session.lanes[0])
@@ -228,7 +221,7 @@ def test_the_turns_of_a_real_rollout_split_as_its_times_say() -> None:
     assert tool == pytest.approx([6.42, 0.11, 0.06], rel=0.01, abs=0.005)
 
 
-@real
+@needs_logs
 def test_a_real_rollout_has_a_call_for_each_change_of_the_total() -> None:
     [session] = PLUGIN.sessions(str(LOGS / "codex" / "rollout-tracelab_example_session.jsonl"))
     assert len(list(session.calls)) == 9

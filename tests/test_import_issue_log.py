@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from importer_checks import DATA
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers import _rows
@@ -14,7 +15,6 @@ from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._observe import Observation, observe
 from agentsim.importers.base import open_sessions
 
-DATA = Path(__file__).parent / "data"
 COPY = "a session that another file holds, too"
 
 

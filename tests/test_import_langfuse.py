@@ -10,27 +10,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     BASE_S,
-    CALL,
     DATA,
-    LATER,
     LOGS,
-    ODD,
-    ROOT,
-    Spans,
-    calls_of,
-    check_odd,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    span,
-    tokens_of,
     waits_of,
 )
+from span_checks import CALL, LATER, ODD, ROOT, Spans, check_odd, one_in, span, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -76,7 +68,7 @@ def render(spans: Spans) -> str:
 def test_observations_become_calls_and_tools_and_lengths_come_from_the_times() -> None:
     [session] = sessions_in(PLUGIN, FILE)
     assert session.name == "sess-1"
-    assert calls_of(session) == [(0.2, 2.8, "measured"), (5.3, 3.5, "measured")]
+    assert calls_in(session) == [(0.2, 2.8, "measured"), (5.3, 3.5, "measured")]
     assert tokens_of(session) == [(100, 80, 17, 5), (130, 100, 40, 0)]
     assert [call.ttft_s for call in session.calls] == [pytest.approx(0.7), None]
     assert [w for w in waits_of(session) if w[0] == "tool"] == [
@@ -93,7 +85,7 @@ def test_observations_become_calls_and_tools_and_lengths_come_from_the_times() -
 @pytest.mark.parametrize("latency", [4, 4000, 0, -3.0, None, "4 s"])
 def test_latency_is_never_believed(latency: Any, tmp_path: Path) -> None:
     session = one_in(PLUGIN, render([ROOT, CALL | {"more": {"latency": latency}}, LATER]), tmp_path)
-    assert calls_of(session) == [(0, 4, "measured"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "measured"), (6, 4, "measured")]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -161,7 +153,7 @@ def test_a_call_ends_no_later_than_the_tool_begins_that_it_asked_for(tmp_path: P
     asks = {"more": {"toolCallNames": ["grep"]}}
     spans = [ROOT, span("a", "model", 0, 9) | asks, span("t", "tool", 4, 6, name="grep"), LATER]
     session = one_in(PLUGIN, render(spans), tmp_path)
-    assert calls_of(session) == [(0, 4, "inferred"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "inferred"), (6, 4, "measured")]
 
 
 @pytest.mark.parametrize("shape", ["list of observations", "observations in the trace", "one trace a line"])
@@ -174,7 +166,7 @@ def test_other_shapes_give_the_same_calls(shape: str, tmp_path: Path) -> None:
         text = "\ufeff" + render([ROOT, CALL, LATER]) + "\n" + '{"trace": {"id": "t2", "projectId"'
     session = one_in(PLUGIN, text, tmp_path)
     assert importer_of(str(tmp_path / "log.jsonl")).name == "langfuse"
-    assert calls_of(session) == [(0, 4, "measured"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "measured"), (6, 4, "measured")]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +203,7 @@ def test_shared_traces_split_as_their_spans_say(name: str) -> None:
 
 @needs_logs
 def test_of_the_shared_logs_only_its_own_are_taken() -> None:
-    assert recognised_by(PLUGIN) == {f"langfuse/{file.name}" for file in (LOGS / "langfuse").iterdir()}
+    assert set(recognised(PLUGIN)) == {f"langfuse/{file.name}" for file in (LOGS / "langfuse").iterdir()}
 
 
 @settings(max_examples=150)
@@ -219,4 +211,5 @@ def test_of_the_shared_logs_only_its_own_are_taken() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(FILE.read_bytes())), tmp_path_factory.getbasetemp())
+    path = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, path, damaged_or_wrong(data, FILE.read_bytes()))

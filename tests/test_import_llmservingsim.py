@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     DATA,
-    calls_of,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    tokens_of,
     waits_of,
 )
+from span_checks import one_in, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -40,7 +39,7 @@ def request(tool_s: float = 1.0, **more: Any) -> dict[str, Any]:
 
 def test_a_chain_is_a_session_whose_tools_are_timed_and_whose_calls_are_not() -> None:
     first = sessions_in(PLUGIN, FILE)[0]
-    assert calls_of(first) == [(0, 0, "absent"), (1.5, 0, "absent"), (2, 0, "absent")]
+    assert calls_in(first) == [(0, 0, "absent"), (1.5, 0, "absent"), (2, 0, "absent")]
     assert waits_of(first) == [("tool", "tools and waits", 0, 1.5), ("tool", "grep", 1.5, 0.5)]
     assert observed_split(first).tool_s == pytest.approx(2)
 
@@ -71,7 +70,7 @@ ODD = {
 def test_odd_requests_give_the_right_answer(name: str, tmp_path: Path) -> None:
     requests, starts, odd = ODD[name]
     session = one_in(PLUGIN, chain(*requests, reuse_previous_kv=True), tmp_path)
-    assert [start for start, *_ in calls_of(session)] == starts
+    assert [start for start, *_ in calls_in(session)] == starts
     assert session.odd == odd
 
 
@@ -97,7 +96,7 @@ def test_the_format_is_known_by_its_content() -> None:
 
 @needs_logs
 def test_no_shared_log_is_taken_for_this_format() -> None:
-    assert recognised_by(PLUGIN) == set()
+    assert recognised(PLUGIN) == []
 
 
 @settings(max_examples=150)
@@ -105,4 +104,5 @@ def test_no_shared_log_is_taken_for_this_format() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(FILE.read_bytes())), tmp_path_factory.getbasetemp())
+    path = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, path, damaged_or_wrong(data, FILE.read_bytes()))

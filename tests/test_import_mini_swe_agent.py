@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trajectory_checks import (
+from importer_checks import (
     DATA,
     LOGS,
     Change,
     calls_of,
+    changed,
+    check_damaged,
     damaged,
-    one,
-    read,
+    needs_logs,
     recognised,
     sessions_in,
-    survives,
-    tokens_of,
     waits_of,
     with_wrong_values,
 )
+from trajectory_checks import one, read, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers.base import head_of
@@ -33,12 +32,6 @@ from agentsim.importers.mini_swe_agent import PLUGIN
 V2 = DATA / "mini_swe_agent_v2.traj.json"
 TRAJ = json.loads(V2.read_text())
 NO_TIME = "call without a time"
-
-
-def changed(change: Change) -> dict[str, Any]:
-    data: dict[str, Any] = deepcopy(TRAJ)
-    change(data)
-    return data
 
 
 def bare() -> list[dict[str, str]]:
@@ -137,18 +130,18 @@ ODD: dict[str, tuple[Change, list[Any], dict[str, int]]] = {
 def test_odd_input_has_the_right_answer_and_is_counted(
     change: Change, calls: list[Any], odd: dict[str, int], tmp_path: Path
 ) -> None:
-    session = one(PLUGIN, changed(change), tmp_path / "a.traj.json")
+    session = one(PLUGIN, changed(TRAJ, change), tmp_path / "a.traj.json")
     assert calls_of(session) == calls
     assert {what: session.odd.get(what) for what in odd} == odd
 
 
 def test_an_interruption_is_a_human_wait(tmp_path: Path) -> None:
-    waits = waits_of(one(PLUGIN, changed(_interrupted), tmp_path / "a.traj.json"))
+    waits = waits_of(one(PLUGIN, changed(TRAJ, _interrupted), tmp_path / "a.traj.json"))
     assert waits[3] == ("human", "human", 8.0, 0.25)
 
 
 def test_messages_of_the_responses_api_have_no_roles(tmp_path: Path) -> None:
-    data = changed(lambda data: data["messages"].__delitem__(slice(6, None)))
+    data = changed(TRAJ, lambda data: data["messages"].__delitem__(slice(6, None)))
     usage = {"input_tokens": 130, "output_tokens": 12, "input_tokens_details": {"cached_tokens": 100}}
     answer, result = data["messages"][4], data["messages"][5]
     data["messages"][4:] = [
@@ -182,13 +175,11 @@ def test_damage_never_raises_anything_else(
     folder.mkdir(exist_ok=True)
     path = folder / "a.traj.json"
     document = data.draw(st.sampled_from([TRAJ, bare()]))
-    path.write_text(json.dumps(with_wrong_values(data, document)))
-    survives(PLUGIN, path)
-    path.write_bytes(damaged(data, V2.read_bytes()))
-    survives(PLUGIN, path)
+    check_damaged(PLUGIN, path, json.dumps(with_wrong_values(data, document)).encode())
+    check_damaged(PLUGIN, path, damaged(data, V2.read_bytes()))
 
 
-@pytest.mark.skipif(not (LOGS / "mini-swe-agent").is_dir(), reason="the shared logs are not here")
+@needs_logs
 def test_exactly_its_own_files_are_recognised_and_every_answer_is_a_call() -> None:
     names = recognised(PLUGIN)
     assert names == ["mini-swe-agent/github_issue.traj.json", "mini-swe-agent/local.traj.json"]

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     DATA,
     LOGS,
-    calls_of,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    tokens_of,
     waits_of,
 )
+from span_checks import one_in, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers import _serving
@@ -40,7 +39,7 @@ def row(**more: Any) -> str:
 def test_a_row_without_a_session_is_a_session_of_one_call() -> None:
     sessions = sessions_in(PLUGIN, FILES[0])
     assert [session.name for session in sessions] == ["row 1", "row 2", "row 3", "row 4"]
-    assert [calls_of(session) for session in sessions] == [[(0, 0, "absent")]] * 4
+    assert [calls_in(session) for session in sessions] == [[(0, 0, "absent")]] * 4
 
 
 def test_cached_are_the_leading_blocks_that_any_row_above_has_used() -> None:
@@ -50,11 +49,11 @@ def test_cached_are_the_leading_blocks_that_any_row_above_has_used() -> None:
 
 def test_rows_of_a_session_are_its_turns_in_their_time() -> None:
     first, second = sessions_in(PLUGIN, FILES[1])
-    assert calls_of(first) == [(0, 0, "absent"), (4, 0, "absent")]
+    assert calls_in(first) == [(0, 0, "absent"), (4, 0, "absent")]
     assert waits_of(first) == [("tool", "tools and waits", 0, 4)]
     assert first.odd == {"answers not timed": 2, "rows without a timestamp": 1}
     assert [call.model for call in first.calls] == ["m-1", "m-1"]
-    assert calls_of(second) == [(0, 6, "inferred"), (8, 0, "absent"), (10.5, 0, "absent")]
+    assert calls_in(second) == [(0, 6, "inferred"), (8, 0, "absent"), (10.5, 0, "absent")]
 
 
 def test_a_pause_of_which_nothing_is_told_holds_the_answer_and_is_no_tool() -> None:
@@ -120,7 +119,7 @@ def test_what_is_left_out_is_counted_with_the_next_session(tmp_path: Path) -> No
 def test_turns_out_of_order_are_sorted_and_counted(tmp_path: Path) -> None:
     rows = [row(session_id="s", timestamp=at) for at in (3000, 1000, 2000)]
     session = one_in(PLUGIN, "\n".join(rows), tmp_path)
-    assert [start for start, *_ in calls_of(session)] == [0, 1, 2]
+    assert [start for start, *_ in calls_in(session)] == [0, 1, 2]
     assert session.odd == {"answers not timed": 3, "rows out of order": 2}
 
 
@@ -163,7 +162,7 @@ def test_the_format_is_known_by_its_content(path: Path) -> None:
 
 @needs_logs
 def test_of_the_shared_logs_only_its_own_are_taken() -> None:
-    assert recognised_by(PLUGIN) == {f"mooncake/{file.name}" for file in (LOGS / "mooncake").iterdir()}
+    assert set(recognised(PLUGIN)) == {f"mooncake/{file.name}" for file in (LOGS / "mooncake").iterdir()}
 
 
 @needs_logs
@@ -188,4 +187,5 @@ def test_every_row_of_a_shared_trace_is_read_and_its_blocks_fit() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(path.read_bytes())), tmp_path_factory.getbasetemp())
+    file = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, path.read_bytes()))

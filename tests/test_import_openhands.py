@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trajectory_checks import (
+from importer_checks import (
     DATA,
     LOGS,
     Change,
     calls_of,
+    changed,
+    check_damaged,
     checked,
     damaged,
-    one,
-    read,
+    needs_logs,
     recognised,
     sessions_in,
-    survives,
-    tokens_of,
     waits_of,
     with_wrong_values,
 )
+from trajectory_checks import one, read, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -37,12 +37,6 @@ OUTPUT = DATA / "openhands_output.jsonl"
 ROW, SHORT = (json.loads(line) for line in OUTPUT.read_text().splitlines())
 STREAM = json.loads((DATA / "openhands_stream.json").read_text())
 REAL = LOGS / "openhands"
-
-
-def changed(change: Change) -> dict[str, Any]:
-    row: dict[str, Any] = deepcopy(ROW)
-    change(row)
-    return row
 
 
 def event(row: dict[str, Any], key: int) -> dict[str, Any]:
@@ -168,18 +162,18 @@ ODD: dict[str, tuple[Change, list[Any], dict[str, int]]] = {
 def test_odd_input_has_the_right_answer_and_is_counted(
     change: Change, calls: list[Any], odd: dict[str, int], tmp_path: Path
 ) -> None:
-    session = one(PLUGIN, changed(change), tmp_path / "output.jsonl")
+    session = one(PLUGIN, changed(ROW, change), tmp_path / "output.jsonl")
     assert calls_of(session) == calls
     assert {what: session.odd.get(what) for what in odd} == odd
 
 
 def test_without_ids_the_tool_call_joins_result_and_action(tmp_path: Path) -> None:
-    session = one(PLUGIN, changed(_no_ids), tmp_path / "output.jsonl")
+    session = one(PLUGIN, changed(ROW, _no_ids), tmp_path / "output.jsonl")
     assert calls_of(session) == SAME
 
 
 def test_an_image_brings_no_tokens(tmp_path: Path) -> None:
-    row = changed(_usage_empty)
+    row = changed(ROW, _usage_empty)
     event(row, 8)["content"] = "data:image/png;base64," + "A" * 40000 + " seen"
     assert max(prompt for prompt, _, _ in tokens_of(one(PLUGIN, row, tmp_path / "o.jsonl"))) < 200
 
@@ -196,7 +190,7 @@ def test_42_a_condenser_call_that_no_event_carries_is_the_time_of_the_compaction
 
 
 def test_38_a_result_before_its_action_takes_no_time(tmp_path: Path) -> None:
-    row = changed(_set(8, timestamp="2026-03-01T09:00:09"))
+    row = changed(ROW, _set(8, timestamp="2026-03-01T09:00:09"))
     session = one(PLUGIN, row, tmp_path / "output.jsonl")
     assert session.odd["out of order"] == 1
     assert [w for w in waits_of(session) if w[0] == "tool"] == [("tool", "execute_bash", 3.0, 4.0)]
@@ -220,7 +214,7 @@ def test_a_user_who_permits_is_a_human_wait_before_the_tool(tmp_path: Path) -> N
 
 
 def test_without_times_the_latencies_lie_one_after_another(tmp_path: Path) -> None:
-    row = changed(lambda row: [item.pop("timestamp") for item in row["history"]])
+    row = changed(ROW, lambda row: [item.pop("timestamp") for item in row["history"]])
     assert calls_of(one(PLUGIN, row, tmp_path / "output.jsonl")) == [
         (0.0, 1.5, "measured"), (1.5, 2.5, "measured"), (4.0, 2.0, "measured"), (6.0, 4.0, "measured"),
     ]  # fmt: skip
@@ -310,7 +304,7 @@ def test_an_output_under_the_name_of_an_event_is_an_output(tmp_path: Path) -> No
 
 
 def test_who_writes_first_and_when_is_human_time_before_the_start(tmp_path: Path) -> None:
-    row = changed(_set(0, timestamp="2026-03-01T08:59:00"))
+    row = changed(ROW, _set(0, timestamp="2026-03-01T08:59:00"))
     waits = waits_of(one(PLUGIN, row, tmp_path / "output.jsonl"))
     assert waits[0] == ("human", "human", 0.0, 60.5)
     assert ("harness", "start up", 60.5, 1.0) in waits
@@ -369,10 +363,8 @@ def test_wrong_values_never_raise_anything_else(
     folder.mkdir(exist_ok=True)
     path = folder / "output.jsonl"
     rows = with_wrong_values(data, [ROW, SHORT])
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    survives(PLUGIN, path)
-    path.write_text(json.dumps(with_wrong_values(data, STREAM["events"])))
-    survives(PLUGIN, path)
+    check_damaged(PLUGIN, path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    check_damaged(PLUGIN, path, json.dumps(with_wrong_values(data, STREAM["events"])).encode())
 
 
 @settings(max_examples=150)
@@ -382,16 +374,13 @@ def test_damaged_files_never_raise_anything_else(
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "openhands"
     folder.mkdir(exist_ok=True)
-    (folder / "output.jsonl").write_bytes(damaged(data, OUTPUT.read_bytes()))
-    survives(PLUGIN, folder / "output.jsonl")
+    check_damaged(PLUGIN, folder / "output.jsonl", damaged(data, OUTPUT.read_bytes()))
 
 
 # ---- real sessions
 
-real = pytest.mark.skipif(not REAL.is_dir(), reason="the shared logs are not here")
 
-
-@real
+@needs_logs
 @pytest.mark.parametrize(
     ("name", "end_to_end_s", "model_s", "tool_s", "calls"),
     [
@@ -412,7 +401,7 @@ def test_the_log_alone_is_enough(
     assert (split.measured, split.inferred, split.absent) == (calls, 0, 0)
 
 
-@real
+@needs_logs
 def test_exactly_its_own_files_are_recognised() -> None:
     assert recognised(PLUGIN) == [
         "openhands/multi_swe_bench_examples_output.jsonl",
@@ -422,7 +411,7 @@ def test_exactly_its_own_files_are_recognised() -> None:
     ]
 
 
-@real
+@needs_logs
 def test_every_real_session_builds() -> None:
     counts = [len(list(s.calls)) for name in recognised(PLUGIN) for s in sessions_in(PLUGIN, LOGS / name)]
     assert counts == [23, 34, 50, 6, 4, 2]

@@ -10,27 +10,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     BASE_S,
-    CALL,
     DATA,
-    LATER,
     LOGS,
-    ODD,
-    ROOT,
-    Spans,
-    calls_of,
-    check_odd,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    span,
-    tokens_of,
     waits_of,
 )
+from span_checks import CALL, LATER, ODD, ROOT, Spans, check_odd, one_in, span, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -76,7 +68,7 @@ def test_agents_side_by_side_are_lanes_and_the_rest_is_the_main_lane() -> None:
         ("researcher", "main"),
         ("critic", "main"),
     ]
-    assert [calls_of(session, lane) for lane in range(3)] == [
+    assert [calls_in(session, lane) for lane in range(3)] == [
         [(0, 2, "measured"), (14, 6, "measured")],
         [(3, 5, "measured"), (10, 3, "measured")],
         [(3, 8, "measured")],
@@ -94,7 +86,7 @@ def test_nested_attributes_give_tokens_and_an_event_the_first_token() -> None:
 
 def test_flat_attributes_and_pairs_of_seconds_and_ns_are_read() -> None:
     [session] = sessions_in(PLUGIN, FILES[1])
-    assert calls_of(session) == [(0.001, 3, "measured")]
+    assert calls_in(session) == [(0.001, 3, "measured")]
     assert tokens_of(session) == [(80, 0, 15, 0)]
     assert [call.ttft_s for call in session.calls] == [pytest.approx(0.25)]
     assert ("tool", "getWeather", 3.001, 1) in waits_of(session)
@@ -154,7 +146,7 @@ SHAPES = (
 def test_every_shape_of_a_span_gives_the_same_session(shape: str, tmp_path: Path) -> None:
     session = one_in(PLUGIN, reshaped(shape), tmp_path)
     assert importer_of(str(tmp_path / "log.jsonl")).name == "openinference"
-    assert calls_of(session) == [(0, 4, "measured"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "measured"), (6, 4, "measured")]
     assert waits_of(session) == [("tool", "grep", 4, 2)]
     assert tokens_of(session) == [(100, 0, 10, 0)] * 2
 
@@ -163,7 +155,7 @@ def test_a_call_ends_no_later_than_the_tool_begins_that_it_asked_for(tmp_path: P
     asks = {"llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "grep"}
     spans = [ROOT, span("a", "model", 0, 9, attributes=asks), span("t", "tool", 4, 6, name="grep"), LATER]
     session = one_in(PLUGIN, render(spans), tmp_path)
-    assert calls_of(session) == [(0, 4, "inferred"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "inferred"), (6, 4, "measured")]
     assert session.odd == {"calls cut where their tool begins": 1}
 
 
@@ -191,7 +183,7 @@ def test_the_format_is_known_by_its_content(path: Path) -> None:
 
 @needs_logs
 def test_of_the_shared_logs_only_its_own_are_taken() -> None:
-    assert recognised_by(PLUGIN) == {
+    assert set(recognised(PLUGIN)) == {
         f"openinference/{file.name}" for file in (LOGS / "openinference").iterdir()
     }
 
@@ -211,4 +203,5 @@ def test_shared_spans_become_calls_of_their_length() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(path.read_bytes())), tmp_path_factory.getbasetemp())
+    file = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, path.read_bytes()))

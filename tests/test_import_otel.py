@@ -9,26 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from span_checks import (
+from importer_checks import (
     BASE_S,
-    CALL,
     DATA,
-    LATER,
-    ODD,
-    ROOT,
-    Spans,
-    calls_of,
-    check_odd,
-    damaged,
-    import_or_refuse,
+    calls_in,
+    check_damaged,
+    damaged_or_wrong,
     needs_logs,
-    one_in,
-    recognised_by,
+    recognised,
     sessions_in,
-    span,
-    tokens_of,
     waits_of,
 )
+from span_checks import CALL, LATER, ODD, ROOT, Spans, check_odd, one_in, span, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers.base import importer_of
@@ -76,7 +68,7 @@ def render(spans: Spans) -> str:
 def test_spans_become_calls_and_tools_in_their_time() -> None:
     [session] = sessions_in(PLUGIN, FILES[0])
     assert session.name == "talk-1"
-    assert calls_of(session) == [(0.5, 3, "measured"), (9.5, 2, "measured")]
+    assert calls_in(session) == [(0.5, 3, "measured"), (9.5, 2, "measured")]
     assert tokens_of(session) == [(1000, 800, 100, 40), (1300, 0, 50, 0)]
     assert [(c.model, c.ttft_s) for c in session.calls] == [("m-1-2026", 0.75), ("m-1", None)]
     assert waits_of(session)[1:3] == [("tool", "search", 4, 2), ("tool", "fetch", 4, 5)]
@@ -174,7 +166,7 @@ def test_an_answer_that_two_instrumentations_recorded_counts_once(tmp_path: Path
     session = one_in(
         PLUGIN, render([ROOT, CALL | same, span("c", "model", 0.1, 3.9) | same, LATER]), tmp_path
     )
-    assert calls_of(session) == [(0.1, 3.8, "measured"), (6, 4, "measured")]
+    assert calls_in(session) == [(0.1, 3.8, "measured"), (6, 4, "measured")]
     assert session.odd == {"answers recorded twice": 1}
 
 
@@ -215,7 +207,7 @@ def test_a_trace_without_any_time_stands_behind_the_others(tmp_path: Path) -> No
     talk = {"attributes": {"gen_ai.conversation.id": "c"}}
     spans = [otlp_span(span("b", "model", None, None, parent="") | talk, "t2"), otlp_span(CALL | talk, "t1")]
     session = one_in(PLUGIN, export(spans), tmp_path)
-    assert calls_of(session) == [(0, 4, "measured"), (4, 0, "absent")]
+    assert calls_in(session) == [(0, 4, "measured"), (4, 0, "absent")]
 
 
 DAMAGE = {
@@ -236,7 +228,7 @@ DAMAGE = {
 def test_damaged_rows_are_counted_and_the_others_read(name: str, tmp_path: Path) -> None:
     damage, odd = DAMAGE[name]
     session = one_in(PLUGIN, damage(render([ROOT, CALL, LATER]).encode()), tmp_path)
-    assert calls_of(session) == [(0, 4, "measured"), (6, 4, "measured")]
+    assert calls_in(session) == [(0, 4, "measured"), (6, 4, "measured")]
     assert session.odd == odd
 
 
@@ -256,7 +248,7 @@ def test_the_format_is_known_by_its_content(path: Path) -> None:
 
 @needs_logs
 def test_no_shared_log_is_taken_for_this_format() -> None:
-    assert recognised_by(PLUGIN) == set()
+    assert recognised(PLUGIN) == []
 
 
 @settings(max_examples=150)
@@ -264,4 +256,5 @@ def test_no_shared_log_is_taken_for_this_format() -> None:
 def test_damaged_files_are_read_or_refused(
     data: st.DataObject, path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import_or_refuse(PLUGIN, data.draw(damaged(path.read_bytes())), tmp_path_factory.getbasetemp())
+    file = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, path.read_bytes()))

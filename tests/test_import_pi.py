@@ -7,22 +7,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_logs import LOGS, check, check_damaged, damaged, told
+from importer_checks import DATA, LOGS, check_damaged, checked, damaged_or_wrong, needs_logs, recognised, told
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
-from agentsim.importers.base import head_of
 from agentsim.importers.pi import PLUGIN
 from agentsim.recorded import RecordedCompaction, RecordedSession, RecordedWait
 
-DATA = Path(__file__).parent / "data"
 REAL = LOGS / "pi" / "before-compaction_head.jsonl"
 
 
 def load(name: str) -> RecordedSession:
     [session] = PLUGIN.sessions(str(DATA / f"pi_{name}.jsonl"))
-    check(session)
-    return session
+    return checked(session)
 
 
 PLAIN = ["0+3.9 call 115/100/20 measured", "3.9+5 tool bash", "9.1+2.8 call 141/115/30 measured"]
@@ -96,24 +93,19 @@ def test_a_damaged_log_ends_in_a_session_or_in_one_line(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "damaged_pi.jsonl"
-    file.write_bytes(damaged(data, (DATA / f"pi_{name}.jsonl").read_bytes()))
-    check_damaged(PLUGIN, file)
+    check_damaged(PLUGIN, file, damaged_or_wrong(data, (DATA / f"pi_{name}.jsonl").read_bytes()))
 
 
-real = pytest.mark.skipif(not REAL.exists(), reason="the shared logs are not here")
-
-
-@real
+@needs_logs
 def test_exactly_its_own_files_are_recognised() -> None:
-    files = [file for file in LOGS.rglob("*") if file.is_file()]
-    assert [file for file in files if PLUGIN.recognises(str(file), head_of(str(file)))] == [REAL]
+    assert [LOGS / name for name in recognised(PLUGIN)] == [REAL]
 
 
-@real
+@needs_logs
 def test_the_busy_time_of_a_real_session_splits_as_its_times_say() -> None:
     """Known: 25 turns busy for 2360 s; 2131 s of the model, broken-off answers included; 230 s of tools."""
     [session] = PLUGIN.sessions(str(REAL))
-    check(session)
+    checked(session)
     events = session.lanes[0].events
     split = observed_split(session)
     compacting_s = sum(e.duration_s for e in events if isinstance(e, RecordedCompaction))

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trajectory_checks import (
+from importer_checks import (
     DATA,
     LOGS,
     Change,
     calls_of,
+    changed,
+    check_damaged,
     damaged,
-    one,
-    read,
+    needs_logs,
     recognised,
     sessions_in,
-    survives,
-    tokens_of,
     waits_of,
     with_wrong_values,
 )
+from trajectory_checks import one, read, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers.swe_agent import PLUGIN
@@ -32,12 +31,6 @@ from agentsim.importers.swe_agent import PLUGIN
 NEW = DATA / "swe_agent_new.traj"
 TRAJ = json.loads(NEW.read_text())
 SCALED = "tokens estimated from text, scaled to the totals"
-
-
-def changed(change: Change) -> dict[str, Any]:
-    data: dict[str, Any] = deepcopy(TRAJ)
-    change(data)
-    return data
 
 
 def test_tools_keep_their_times_under_the_names_that_are_tools_of_the_agent() -> None:
@@ -72,7 +65,7 @@ def _old(data: dict[str, Any]) -> None:
 
 
 def test_without_queries_the_history_before_an_answer_is_its_prompt(tmp_path: Path) -> None:
-    session = one(PLUGIN, changed(_old), tmp_path / "old.traj")
+    session = one(PLUGIN, changed(TRAJ, _old), tmp_path / "old.traj")
     assert [prompt for prompt, _, _ in tokens_of(session)] == [200, 230, 260]
     assert session.odd["tokens estimated from text"] == 3
     assert [event.timing for event in session.lanes[0].events] == ["absent"] * 6
@@ -84,7 +77,7 @@ def _short_history(data: dict[str, Any]) -> None:
 
 
 def test_without_a_whole_history_the_steps_before_are_the_prompt(tmp_path: Path) -> None:
-    session = one(PLUGIN, changed(_short_history), tmp_path / "old.traj")
+    session = one(PLUGIN, changed(TRAJ, _short_history), tmp_path / "old.traj")
     steps = TRAJ["trajectory"]
     grown = [len(step["response"] + step["observation"]) for step in steps]
     expected = [200, -(-(800 + grown[0]) // 4), -(-(800 + sum(grown[:2])) // 4)]
@@ -111,7 +104,7 @@ ODD: dict[str, tuple[Change, dict[str, int], float]] = {
 def test_odd_input_has_the_right_answer_and_is_counted(
     change: Change, odd: dict[str, int], tool_s: float, tmp_path: Path
 ) -> None:
-    session = one(PLUGIN, changed(change), tmp_path / "a.traj")
+    session = one(PLUGIN, changed(TRAJ, change), tmp_path / "a.traj")
     assert sum(length_s for _, _, _, length_s in waits_of(session)) == pytest.approx(tool_s)
     assert {what: session.odd.get(what) for what in odd} == odd
     assert len(list(session.calls)) == 3
@@ -147,13 +140,11 @@ def test_damage_never_raises_anything_else(
     folder = tmp_path_factory.getbasetemp() / "swe_agent"
     folder.mkdir(exist_ok=True)
     path = folder / "a.traj"
-    path.write_text(json.dumps(with_wrong_values(data, TRAJ)))
-    survives(PLUGIN, path)
-    path.write_bytes(damaged(data, NEW.read_bytes()))
-    survives(PLUGIN, path)
+    check_damaged(PLUGIN, path, json.dumps(with_wrong_values(data, TRAJ)).encode())
+    check_damaged(PLUGIN, path, damaged(data, NEW.read_bytes()))
 
 
-@pytest.mark.skipif(not (LOGS / "swe-agent").is_dir(), reason="the shared logs are not here")
+@needs_logs
 def test_exactly_its_own_files_are_recognised_and_keep_the_recorded_totals() -> None:
     names = recognised(PLUGIN)
     assert names == [

@@ -10,21 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trajectory_checks import (
+from importer_checks import (
     DATA,
-    LOGS,
     Change,
     calls_of,
+    changed,
+    check_damaged,
     damaged,
-    one,
-    read,
+    needs_logs,
     recognised,
     sessions_in,
-    survives,
-    tokens_of,
     waits_of,
     with_wrong_values,
 )
+from trajectory_checks import one, read, tokens_of
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._split import observed_split
@@ -34,12 +33,6 @@ from agentsim.importers.tracelab import MAX_OPEN, PLUGIN
 ROUNDS = DATA / "tracelab_rounds.jsonl"
 ROWS = [json.loads(line) for line in ROUNDS.read_text().splitlines()]
 SAME = [(0.0, 3.0, "inferred"), (9.0, 2.5, "inferred"), (21.5, 1.5, "inferred"), (83.0, 2.0, "inferred")]
-
-
-def changed(change: Change) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = deepcopy(ROWS)
-    change(rows)
-    return rows
 
 
 def test_a_call_runs_from_the_latest_input_to_its_last_output() -> None:
@@ -130,7 +123,7 @@ ODD: dict[str, tuple[Change, list[Any], dict[str, int]]] = {
 def test_odd_input_has_the_right_answer_and_is_counted(
     change: Change, calls: list[Any], odd: dict[str, int], tmp_path: Path
 ) -> None:
-    session = one(PLUGIN, changed(change), tmp_path / "round_trace.jsonl")
+    session = one(PLUGIN, changed(ROWS, change), tmp_path / "round_trace.jsonl")
     assert calls_of(session) == calls
     assert {what: session.odd.get(what) for what in odd} == odd
 
@@ -141,7 +134,7 @@ def test_of_a_round_twice_the_last_line_counts(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_asks_a_human_is_a_human_wait(tmp_path: Path) -> None:
-    rows = changed(_tool(0, tool_name="AskUserQuestion"))
+    rows = changed(ROWS, _tool(0, tool_name="AskUserQuestion"))
     assert waits_of(one(PLUGIN, rows, tmp_path / "a.jsonl"))[2] == ("human", "AskUserQuestion", 11.5, 10.0)
 
 
@@ -183,16 +176,15 @@ def test_damage_never_raises_anything_else(
     folder = tmp_path_factory.getbasetemp() / "tracelab"
     folder.mkdir(exist_ok=True)
     path = folder / "round_trace.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in with_wrong_values(data, ROWS)))
-    survives(PLUGIN, path)
-    path.write_bytes(damaged(data, ROUNDS.read_bytes()))
-    survives(PLUGIN, path)
+    rows = "".join(json.dumps(row) + "\n" for row in with_wrong_values(data, ROWS))
+    check_damaged(PLUGIN, path, rows.encode())
+    check_damaged(PLUGIN, path, damaged(data, ROUNDS.read_bytes()))
 
 
 def test_its_own_file_is_recognised() -> None:
     assert PLUGIN.recognises(str(ROUNDS), head_of(str(ROUNDS)))
 
 
-@pytest.mark.skipif(not LOGS.is_dir(), reason="the shared logs are not here")
+@needs_logs
 def test_no_other_log_is_taken_for_its_own() -> None:
     assert [name for name in recognised(PLUGIN) if not name.startswith("tracelab/")] == []

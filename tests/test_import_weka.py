@@ -11,22 +11,27 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from importer_checks import (
+    DATA,
+    LOGS,
+    check_damaged,
+    checked,
+    damaged,
+    needs_logs,
+    parts_sum,
+    with_wrong_values,
+    workflow_of,
+)
 
-from agentsim import yaml_file
-from agentsim.errors import AgentsimError, ImportFormatError
+from agentsim.errors import ImportFormatError
 from agentsim.importers._build import workflow_document
-from agentsim.importers._split import Split, observed_split
+from agentsim.importers._split import observed_split
 from agentsim.importers.base import importer_of
 from agentsim.importers.weka import MAX_DEPTH, PLUGIN
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
-from agentsim.workflow.graph import build_task
-from agentsim.workflow.load import check_document
-from agentsim.workflow.schema import Workflow
 
-DATA = Path(__file__).parent / "data"
-SHARED = Path(__file__).parents[2] / "shared"
-REAL = sorted((SHARED / "logs" / "weka").glob("*.json"))
-RECORDED = SHARED / "validation" / "agent_sessions.jsonl.gz"
+REAL = sorted((LOGS / "weka").glob("*.json"))
+RECORDED = LOGS.parent / "validation" / "agent_sessions.jsonl.gz"
 NAMES = ("weka_plain", "weka_odd", "weka_sub_agents")
 
 
@@ -47,12 +52,6 @@ def load_data(data: Any, folder: Path) -> RecordedSession:
     return session
 
 
-def checked(session: RecordedSession) -> Workflow:
-    workflow = check_document(yaml_file.parse(workflow_document(session), "imported.yaml"))
-    build_task(workflow)
-    return workflow
-
-
 def plain(steps: Any) -> list[tuple[str, Any]]:
     """Steps as (kind, content) without what was not given."""
     dumped = [step.model_dump(exclude_unset=True, exclude_none=True) for step in steps]
@@ -60,11 +59,6 @@ def plain(steps: Any) -> list[tuple[str, Any]]:
         step.get("generate", {}).pop("time", None)
         step.get("generate", {}).pop("ttft", None)
     return [next(iter(step.items())) for step in dumped]
-
-
-def parts_sum(split: Split) -> float:
-    parts = (split.model_s, split.tool_s, split.subagent_model_s, split.subagent_tool_s)
-    return sum(parts) + split.human_s + split.residual_s
 
 
 # ---- tokens and times
@@ -109,7 +103,7 @@ def test_the_clock_starts_at_the_first_event(tmp_path: Path) -> None:
 
 
 def test_a_session_becomes_a_workflow_with_the_recorded_tokens_and_waits() -> None:
-    workflow = checked(load("weka_plain"))
+    workflow = workflow_of(load("weka_plain"))
     assert workflow.context.system_tokens == 5
     assert plain(workflow.steps) == [
         ("user", {"tokens": {"constant": 5}}),
@@ -155,7 +149,7 @@ def test_any_name_in_a_log_can_stand_in_the_file(name: str, tmp_path: Path) -> N
 
 
 def test_sub_agents_that_overlap_stay_side_by_side_and_a_late_one_runs_in_the_background() -> None:
-    workflow = checked(load("weka_sub_agents"))
+    workflow = workflow_of(load("weka_sub_agents"))
     kinds = [kind for kind, _ in plain(workflow.steps)]
     assert kinds == ["user", "generate", "call", "agents", "call", "generate", "join", "call", "generate"]
     [group] = [step.agents for step in workflow.steps if step.agents]
@@ -165,7 +159,7 @@ def test_sub_agents_that_overlap_stay_side_by_side_and_a_late_one_runs_in_the_ba
 
 
 def test_a_wait_keeps_only_what_no_awaited_sub_agent_fills() -> None:
-    calls = [c for kind, c in plain(checked(load("weka_sub_agents")).steps) if kind == "call"]
+    calls = [c for kind, c in plain(workflow_of(load("weka_sub_agents")).steps) if kind == "call"]
     assert calls == [
         _call(1),
         _call(5, result_tokens={"constant": 4}),
@@ -174,7 +168,7 @@ def test_a_wait_keeps_only_what_no_awaited_sub_agent_fills() -> None:
 
 
 def test_a_sub_agent_that_starts_later_than_its_group_waits_first() -> None:
-    [step] = [s for s in checked(load("weka_sub_agents")).steps if s.agents]
+    [step] = [s for s in workflow_of(load("weka_sub_agents")).steps if s.agents]
     assert [plain(agent.steps)[0] for agent in step.agents] == [
         ("generate", _generate(2, 6, 4, "m")),
         ("call", _call(1, "harness")),
@@ -183,7 +177,7 @@ def test_a_sub_agent_that_starts_later_than_its_group_waits_first() -> None:
 
 
 def test_a_wait_that_ends_with_a_background_sub_agent_is_a_join() -> None:
-    joins = [names for kind, names in plain(checked(load("weka_sub_agents")).steps) if kind == "join"]
+    joins = [names for kind, names in plain(workflow_of(load("weka_sub_agents")).steps) if kind == "join"]
     assert joins == [("agent_003",)]
 
 
@@ -191,7 +185,7 @@ def test_sub_agents_one_after_another_are_steps_of_their_own(tmp_path: Path) -> 
     data = raw("weka_sub_agents")
     data["requests"][2]["t"] = 26.0
     data["requests"][4]["t"] = 45.0
-    steps = checked(load_data(data, tmp_path)).steps
+    steps = workflow_of(load_data(data, tmp_path)).steps
     assert [len(s.agents) for s in steps if s.agents] == [2, 1]
 
 
@@ -309,7 +303,7 @@ def test_waits_that_overlap_are_written_side_by_side() -> None:
     waits = RecordedWait(1.0, 4.0, "tool", "grep"), RecordedWait(1.0, 9.0, "tool", "run_tests")
     later = RecordedCall(10.0, 1.0, "m", 20, 10, 2)
     session = RecordedSession("s", "other", (RecordedLane("main", None, (call, *waits, later)),))
-    [branches] = [content for kind, content in plain(checked(session).steps) if kind == "parallel"]
+    [branches] = [content for kind, content in plain(workflow_of(session).steps) if kind == "parallel"]
     assert [b["call"] for b in branches] == [
         _call(4, "grep"), _call(9, "run_tests", result_tokens={"constant": 8}),
     ]  # fmt: skip
@@ -318,7 +312,7 @@ def test_waits_that_overlap_are_written_side_by_side() -> None:
 
 def test_thinking_is_written_apart_from_the_visible_output() -> None:
     calls = RecordedCall(0.0, 1.0, "m", 10, 0, 7, thinking_tokens=5), RecordedCall(1.0, 1.0, "m", 14, 10, 1)
-    workflow = checked(RecordedSession("s", "other", (RecordedLane("main", None, calls),)))
+    workflow = workflow_of(RecordedSession("s", "other", (RecordedLane("main", None, calls),)))
     assert plain(workflow.steps)[1:3] == [
         ("generate", _generate(2, 10, 0, "m") | {"thinking_tokens": {"constant": 5}}),
         ("user", {"tokens": {"constant": 2}}),
@@ -405,50 +399,14 @@ def test_the_format_is_known_by_its_content(name: str) -> None:
 
 # ---- anything at all
 
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just(10**30),
-    st.just(1e9), st.just([]), st.just({}), st.just([None]), st.just([{}]),
-    st.sampled_from(["n", "subagent"]),
-)  # fmt: skip
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [pair for key in keys for pair in [(value, key), *places(value[key])]]
-
-
-def import_all(path: Path) -> None:
-    """A log is refused in one line, or all that is made of it holds."""
-    try:
-        sessions = list(PLUGIN.sessions(str(path)))
-    except AgentsimError as bad:
-        problem, sessions = str(bad), []
-    else:
-        problem = ""
-    assert "\n" not in problem
-    for session in sessions:
-        checked(session)
-        split = observed_split(session)
-        assert parts_sum(split) == pytest.approx(split.elapsed_s)
-
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), name=st.sampled_from(NAMES))
 def test_wrong_or_missing_values_are_refused_or_read(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    log = raw(name)
-    for _ in range(data.draw(st.integers(1, 3))):
-        holder, key = data.draw(st.sampled_from(places(log)))
-        if data.draw(st.booleans()):
-            holder[key] = deepcopy(data.draw(VALUES))
-        else:
-            del holder[key]
-        if not log:
-            break
     path = tmp_path_factory.getbasetemp() / "wrong.json"
-    path.write_text(json.dumps(log))
-    import_all(path)
+    check_damaged(PLUGIN, path, json.dumps(with_wrong_values(data, raw(name))).encode())
 
 
 @settings(max_examples=150, deadline=None)
@@ -456,26 +414,19 @@ def test_wrong_or_missing_values_are_refused_or_read(
 def test_cut_off_or_damaged_files_are_refused_or_read(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    content = bytearray((DATA / f"{name}.json").read_bytes())
-    for _ in range(data.draw(st.integers(0, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    cut = data.draw(st.one_of(st.just(len(content)), st.integers(0, len(content))))
     path = tmp_path_factory.getbasetemp() / "damaged.json"
-    path.write_bytes(bytes(content[:cut]))
-    import_all(path)
+    check_damaged(PLUGIN, path, damaged(data, (DATA / f"{name}.json").read_bytes()))
 
 
 # ---- real sessions
 
-real = pytest.mark.skipif(not REAL, reason="the shared logs are not here")
 
-
-@real
+@needs_logs
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_a_real_session_keeps_every_token_and_its_time(path: Path) -> None:
     log = json.loads(path.read_text())
     [session] = PLUGIN.sessions(str(path))
-    steps = [s.generate for s in checked(session).steps if s.generate]
+    steps = [s.generate for s in workflow_of(session).steps if s.generate]
     assert sum(s.prompt_tokens or 0 for s in steps) == log["totals"]["combined_tokens"]["input"]
     assert sum(s.tokens.constant or 0 for s in steps) == log["totals"]["combined_tokens"]["output"]
     last = max(r["t"] + (r.get("api_time") or 0) for r in log["requests"])
@@ -484,7 +435,7 @@ def test_a_real_session_keeps_every_token_and_its_time(path: Path) -> None:
     assert parts_sum(split) == pytest.approx(split.elapsed_s)
 
 
-@real
+@needs_logs
 @pytest.mark.skipif(not RECORDED.exists(), reason="the shared sessions are not here")
 def test_cached_tokens_of_real_sessions_are_those_derived_before() -> None:
     with gzip.open(RECORDED, "rt") as file:
