@@ -18,7 +18,7 @@ from agentsim.cli_options import Format, Output, Overrides, Runs, Seed, Workflow
 from agentsim.errors import AgentsimError, InputError
 from agentsim.terminal.console import (
     drop_stdout,
-    one_line,
+    note,
     progress,
     settle_streams,
     show_result,
@@ -102,7 +102,7 @@ def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployme
             typer.echo(f"{file}: {validate_file(file)}")
         except AgentsimError as error:
             bad += 1
-            print(one_line(str(error)), file=sys.stderr)
+            note(str(error))
     if bad:
         sys.exit(2)
 

@@ -17,9 +17,6 @@ from agentsim.specs.sourced import Ledger, UsedDatum
 from agentsim.workflow.graph import Task, build_task
 from agentsim.workflow.schema import Workflow
 
-RECORDED = "recorded"
-"""The deployment that replays the durations of a recorded session as they were."""
-
 
 def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] = ()) -> Plan:
     """Return the plan for a workflow on a deployment (a name or a path).
@@ -27,7 +24,7 @@ def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] =
     Raises `UnknownNameError` or `SpecError` for what cannot be resolved, `InfeasibleError` for what
     does not fit, with what would.
     """
-    if deployment == RECORDED:
+    if deployment == catalog.RECORDED:
         return _recorded_plan(workflow)
     name, document = catalog.deployment_document(deployment)
     document = catalog.set_by_hand(document, overrides)
@@ -46,7 +43,7 @@ def _recorded_plan(workflow: Workflow) -> Plan:
     said = workflow.source or "the workflow file"
     return Plan(
         task=build_task(workflow),
-        deployment=RECORDED,
+        deployment=catalog.RECORDED,
         title="as recorded",
         engines={"main": plugins.load("backends", "recorded")()},
         links={},

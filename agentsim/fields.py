@@ -90,9 +90,30 @@ Tokens = Annotated[
         description="a number of tokens, such as 14_000 or 14k",
     ),
 ]
+PositiveTokens = Annotated[
+    int,
+    Scalar(
+        units.over_zero(units.parse_tokens),
+        anyOf=[{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^[\d_.]+[kM]?$"}],
+        description="a number of tokens over 0, such as 8192 or 8k",
+    ),
+]
 Count = Annotated[int, Scalar(units.parse_count, type="integer", minimum=0)]
 Number = Annotated[float, Scalar(units.parse_number, type="number", minimum=0)]
-Positive = Annotated[float, Scalar(units.parse_positive, type="number", exclusiveMinimum=0)]
+Positive = Annotated[float, Scalar(units.over_zero(units.parse_number), type="number", exclusiveMinimum=0)]
+PositiveCount = Annotated[int, Scalar(units.over_zero(units.parse_count), type="integer", minimum=1)]
 Line = Annotated[str, Scalar(units.parse_line, type="string", maxLength=units.MAX_LINE)]
 """A name or title, fit to be shown."""
 Probability = Annotated[float, Scalar(units.parse_share, type="number", minimum=0, maximum=1)]
+Efficiency = Annotated[
+    float, Scalar(units.over_zero(units.parse_share), type="number", exclusiveMinimum=0, maximum=1)
+]
+"""A share of a published peak: something is reached of it."""
+Capacity = Annotated[
+    float,
+    Scalar(
+        units.over_zero(lambda value: units.parse(value, "size")),
+        type="string",
+        description=f"a size over 0 with its unit, such as {units.EXAMPLES['size']}",
+    ),
+]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+N = TypeVar("N", int, float)
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -142,12 +145,16 @@ def parse_count(value: object) -> int:
     return int(_checked(value, value))
 
 
-def parse_positive(value: object) -> float:
-    """Return a plain number over 0."""
-    number = parse_number(value)
-    if number == 0:
-        raise ValueError(f"{_shown(value)} must be over 0")
-    return number
+def over_zero(parse: Callable[[object], N]) -> Callable[[object], N]:
+    """Return a reader of what `parse` reads, but for 0."""
+
+    def parsed(value: object) -> N:
+        number = parse(value)
+        if number == 0:
+            raise ValueError(f"{_shown(value)} is zero; it must be over 0")
+        return number
+
+    return parsed
 
 
 def parse_share(value: object) -> float:

@@ -6,6 +6,7 @@ The library's front door for scripts, too. Returns data; prints nothing.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from agentsim.compare import Comparison
     from agentsim.sheets import Sheet
 
-_DEPLOYMENT = "deployment."
 Step = Callable[[], None]
 
 
@@ -69,8 +69,8 @@ def output_files(summary: Summary) -> dict[str, Any]:
 
 def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> list[Plan]:
     """Compile one workflow file for each deployment; `deployment.x=…` overrides go to those."""
-    theirs = [o.removeprefix(_DEPLOYMENT) for o in overrides if o.startswith(_DEPLOYMENT)]
-    task = load_workflow(workflow, [o for o in overrides if not o.startswith(_DEPLOYMENT)])
+    theirs = [o.removeprefix(catalog.DEPLOYMENT) for o in overrides if o.startswith(catalog.DEPLOYMENT)]
+    task = load_workflow(workflow, [o for o in overrides if not o.startswith(catalog.DEPLOYMENT)])
     compiled = {name: compile_plan(task, name, theirs) for name in deployments}
     changed = tuple(overrides)
     return [replace(plan, overrides=changed, asked_for=name) for name, plan in compiled.items()]
@@ -88,6 +88,9 @@ def compare_deployments(
 
     if len(deployments) < 2:
         raise InputError("compare: give --on at least twice; the first is the base of the comparison")
+    twice = [name for name, count in Counter(deployments).items() if count > 1]
+    if twice:
+        raise InputError(f"compare: --on {twice[0]} is given twice")
     return compare(plans(workflow, deployments, overrides), simulate, seeds, step)
 
 

@@ -198,7 +198,10 @@ def _at_end(parts: EngineParts, end: str) -> EngineParts:
 
 def _with_facts(parts: EngineParts, values: dict[str, Any]) -> EngineParts:
     assert parts.chip.lpu is not None, "checked when the step was scheduled"
-    changed = {name: replace(getattr(parts.chip.lpu, name), value=value) for name, value in values.items()}
+    changed = {
+        name: replace(getattr(parts.chip.lpu, name), value=value, range=None)
+        for name, value in values.items()
+    }
     lpu = parts.chip.lpu.model_copy(update=changed)
     return parts._replace(chip=parts.chip.model_copy(update={"lpu": lpu}), ledger=Ledger())
 

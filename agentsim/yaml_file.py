@@ -240,14 +240,27 @@ def _plain(text: str) -> Any:
     return text
 
 
-def with_overrides(document: Document, overrides: Sequence[str], error: type[InputError]) -> Document:
-    """Return the document with `a.b[0].c=value` applied; the value is read as YAML."""
+def with_overrides(
+    document: Document, overrides: Sequence[str], error: type[InputError], prefix: str = ""
+) -> Document:
+    """Return the document with `a.b[0].c=value` applied; the value is read as YAML.
+
+    `prefix` is what stood before each override where it was typed.
+    """
     data = deepcopy(document.data) if overrides else document.data
     for override in overrides:
         place, found, text = override.partition("=")
         if not found or not keys_of(place) or not override.isprintable():
-            raise error(f"--set {override}: write it as path=value, such as network.round_trip='80 ms'")
-        _set(data, keys_of(place), parse(text or "~", f"--set {place}", error).data, override, error)
+            raise error(
+                f"--set {prefix}{override}: write it as path=value, such as network.round_trip='80 ms'"
+            )
+        _set(
+            data,
+            keys_of(place),
+            parse(text or "~", f"--set {prefix}{place}", error).data,
+            prefix + override,
+            error,
+        )
     return replace(document, data=data)
 
 

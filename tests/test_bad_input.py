@@ -335,7 +335,18 @@ COMMANDS = [
     bad_command(
         "an override of nothing in the deployment",
         "run w.yaml --set deployment.engnes.main.chips=2 --on 8xb200",
+        "--set deployment.engnes.main.chips",
         "no 'engnes' here; did you mean 'engines'",
+    ),
+    bad_command(
+        "a deployment given twice", "compare w.yaml --on 8xb200 --on 8xb200", "--on 8xb200 is given twice"
+    ),
+    bad_command("recorded durations of no session", "bench aa --on recorded", "only run and compare take it"),
+    bad_command(
+        "a trace over somebody's file", "schedule gemma-4-31b --trace w.yaml", "w.yaml: exists and was not"
+    ),
+    bad_command(
+        "a trace to a device", "schedule gemma-4-31b --trace /dev/zero", "/dev/zero: is no plain file"
     ),
     bad_command(
         "an output folder that is a file", "run w.yaml --output-dir w.yaml", "w.yaml: cannot write there"

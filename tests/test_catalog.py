@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import pytest
 
+from agentsim import yaml_file
 from agentsim.backends.gpu.weights import weights_of
+from agentsim.errors import SpecError
 from agentsim.specs import catalog
 from agentsim.specs import model as shapes
 from agentsim.specs.deployment import Deployment
@@ -310,3 +313,52 @@ def test_a_deployments_drafter_drafts_for_its_model(name: str) -> None:
     rates = drafting.acceptance[deployment.speculation.text].value
     assert rates is not None
     assert 1 <= deployment.speculation.draft_tokens <= len(rates)
+
+
+def changed(kind: str, name: str, place: str, value: Any) -> Any:
+    """Read a spec of the catalog with one entry changed."""
+    document = catalog.document(kind, name)
+    document = yaml_file.with_overrides(document, [f"{place}={value}"], SpecError)
+    return catalog.from_document(catalog.schema_of(kind), document, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "place", "value"),
+    [
+        ("hardware", "h200", "memory.value", "0 GB"),
+        ("hardware", "lp30", "vector.value", "0 B"),
+        ("hardware", "lp30", "rack.chips.value", 0),
+        ("hardware", "lp30", "rack.lanes_in_tray.value", 0),
+        ("hardware", "lp30", "lpu.batched_tokens.value", 0),
+        ("engines", "trtllm-h200", "memory_share.value", 0),
+        ("engines", "trtllm-h200", "weight_read_efficiency.fp8.value", 0),
+        ("engines", "trtllm-h200", "kv_read_efficiency.value", 0),
+        ("engines", "trtllm-h200", "gemm_efficiency.fp8.value", 0),
+        ("engines", "trtllm-h200", "attention_efficiency.value", 0),
+        ("engines", "trtllm-h200", "batched_tokens.value", 0),
+        ("engines", "trtllm-h200", "sequences.value", 0),
+        ("models", "gemma-4-31b", "shape.value.layers", 0),
+        ("models", "gemma-4-31b", "shape.value.hidden", 0),
+        ("models", "gemma-4-31b", "shape.value.attention[0].heads", 0),
+    ],
+)
+def test_what_is_divided_by_is_over_zero(kind: str, name: str, place: str, value: Any) -> None:
+    with pytest.raises(SpecError, match=r"\.yaml:\d+: .*over 0"):
+        changed(kind, name, place, value)
+
+
+@pytest.mark.parametrize("bounds", ["[0.9, 0.1]", "[0.1, 0.2]", "[0.9, 0.95]"])
+def test_a_value_lies_in_its_range(bounds: str) -> None:
+    with pytest.raises(SpecError, match="must lie in its range"):
+        changed(
+            "engines",
+            "trtllm-h200",
+            "memory_share",
+            f"{{value: 0.8, range: {bounds}, basis: assumed, why: x}}",
+        )
+
+
+def test_an_unknown_that_is_needed_is_said_in_one_line() -> None:
+    chip = changed("hardware", "h200", "memory", "{basis: unknown, why: the vendor has not said}")
+    with pytest.raises(SpecError, match=r"h200\.memory is unknown"):
+        Ledger().take(chip.memory)

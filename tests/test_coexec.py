@@ -198,7 +198,8 @@ def test_a_step_is_all_drafts_and_a_verification_of_one_more():
 
 def test_drafts_that_are_never_accepted_gain_nothing(tmp_path):
     text = Path(catalog.folder("models"), "llama-3.1-8b.yaml").read_text("utf-8")
-    (tmp_path / "never.yaml").write_text(text.replace("0.80", "0.0"), "utf-8")
+    never = text.replace("0.80", "0.0").replace("0.65", "0.0")
+    (tmp_path / "never.yaml").write_text(never, "utf-8")
     named = [f"speculation.drafter={tmp_path}/never.yaml", f"engines.draft.model={tmp_path}/never.yaml"]
     cost = cost_of("llama-70b-lpx-drafter", *named)
     alone = cost_of("llama-70b-4xb200", "engines.main.hardware=rubin", "engines.main.chips=8")

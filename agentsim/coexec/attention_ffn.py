@@ -251,7 +251,7 @@ def _half(engine: EngineParts, half: Shape) -> Model:
 
 def _with(datum: Datum[T], value: T) -> Datum[T]:
     """Return a datum of the same name and source with another value."""
-    changed = replace(datum, value=value)
+    changed = replace(datum, value=value, range=None)
     changed.named(datum.name, {datum.source: datum.source_text})
     return changed
 

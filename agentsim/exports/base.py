@@ -10,6 +10,7 @@ import csv
 import io
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 
 from agentsim.errors import OutputError
 from agentsim.result import Result
+
+BEGINNING = 20
+"""A file that stands is the tool's own where its first characters are those of the one to be written."""
 
 Render = Callable[[Result], Iterable[str]]
 
@@ -87,17 +91,22 @@ def _write_all(folder: str, staging: str, files: Mapping[str, Iterable[str]]) ->
 
 
 def write_file(path: str, text: str) -> None:
-    """Write one file whole or not at all; `OutputError` where it cannot be."""
+    """Write one file whole or not at all, through a link and with the rights of the file that stands there.
+
+    Raises `OutputError` where it cannot be written, or stands and is not the tool's own.
+    """
     temporary = None
+    refuse_foreign(path, text[:BEGINNING])
     try:
         if os.path.isdir(path) or not path:
             raise IsADirectoryError(21, "is a folder" if path else "no name is given")
-        folder = os.path.dirname(path) or "."
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
             temporary = file.name
             file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o644)
+        os.replace(temporary, target)
         temporary = None
     except OSError as bad:
         raise OutputError(f"{path}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None
@@ -109,8 +118,11 @@ def write_file(path: str, text: str) -> None:
 def refuse_foreign(path: str, mark: str) -> None:
     """Raise `OutputError` where a file stands that was not written by agentsim: nothing of others is lost.
 
-    `mark` is how the first line of the tool's own files of that kind begins; an empty file is no loss.
+    `mark` is how the tool's own files of that kind begin; an empty file is no loss. A device or a pipe is
+    no file that could be put in place whole.
     """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise OutputError(f"{path}: is no plain file")
     try:
         with open(path, "rb") as file:
             head = file.read(len(mark.encode()))

@@ -16,6 +16,12 @@ from agentsim.errors import SpecError, suggestion, unknown_name
 from agentsim.fields import Strict
 from agentsim.specs.sourced import data_of
 
+RECORDED = "recorded"
+"""The deployment that replays the durations of a recorded session as they were."""
+
+DEPLOYMENT = "deployment."
+"""How an override of a deployment's field begins; the others are of the workflow's."""
+
 KINDS = {
     "hardware": "agentsim.specs.hardware:Chip",
     "models": "agentsim.specs.model:Model",
@@ -112,7 +118,11 @@ def _unknown_deployment(name: str) -> SpecError:
                 f"'{name}' is not a deployment ({kind}: agentsim show {name}); "
                 "'agentsim list deployments' and 'agentsim list endpoints' show what --on takes"
             )
-    known = [*names("deployments"), *names("endpoints"), "recorded"]
+    if name == RECORDED:
+        return SpecError(
+            "'recorded' replays the durations of an imported session: only run and compare take it"
+        )
+    known = [*names("deployments"), *names("endpoints"), RECORDED]
     hint = suggestion(name, known) or "."
     return SpecError(f"unknown deployment '{name}'{hint} 'agentsim list deployments' shows those there are")
 
@@ -135,7 +145,7 @@ def kind_of_document(found: yaml_file.Document) -> str | None:
 
 def set_by_hand(found: yaml_file.Document, overrides: Sequence[str]) -> yaml_file.Document:
     """Return the document with `a.b=value` applied; a datum that it changes is assumed from then on."""
-    found = yaml_file.with_overrides(found, overrides, SpecError)
+    found = yaml_file.with_overrides(found, overrides, SpecError, DEPLOYMENT)
     for override in overrides:
         data = found.data
         for key in yaml_file.keys_of(override.partition("=")[0]):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Line, Probability, Seconds, Strict, Tokens
+from agentsim.fields import BytesPerSecond, Efficiency, Line, PositiveCount, PositiveTokens, Seconds, Strict
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -34,17 +34,17 @@ class EngineProfile(Strict):
     software: str
     hardware: str
     sources: dict[str, str] = Field(default_factory=dict)
-    weight_read_efficiency: dict[Precision, Datum[Probability]]
-    kv_read_efficiency: Datum[Probability]
-    gemm_efficiency: dict[Precision, Datum[Probability]]
-    attention_efficiency: Datum[Probability]
+    weight_read_efficiency: dict[Precision, Datum[Efficiency]]
+    kv_read_efficiency: Datum[Efficiency]
+    gemm_efficiency: dict[Precision, Datum[Efficiency]]
+    attention_efficiency: Datum[Efficiency]
     layer_overhead: Datum[Seconds]
     request_overhead: Datum[Seconds]
     all_reduce: dict[str, AllReduce]
-    memory_share: Datum[Probability]
+    memory_share: Datum[Efficiency]
     """Share of the memory that weights and KV may fill; or, of `free` memory, that KV may fill."""
     memory_share_of: Literal["all", "free"] = "all"
-    batched_tokens: Datum[Tokens]
+    batched_tokens: Datum[PositiveTokens]
     """Token budget of one iteration."""
-    sequences: Datum[Count]
+    sequences: Datum[PositiveCount]
     """Sequences that run at once."""

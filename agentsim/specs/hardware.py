@@ -12,12 +12,13 @@ from pydantic import Field
 from agentsim.fields import (
     Bytes,
     BytesPerSecond,
-    Count,
+    Capacity,
     FlopsPerSecond,
     Line,
+    PositiveCount,
+    PositiveTokens,
     Seconds,
     Strict,
-    Tokens,
     UsdPerSecond,
     Watts,
 )
@@ -35,7 +36,7 @@ class ScaleUp(Strict):
 
     bandwidth: Datum[BytesPerSecond]
     """One chip, one direction."""
-    chips: Datum[Count]
+    chips: Datum[PositiveCount]
     """How many chips one domain joins."""
 
 
@@ -46,13 +47,13 @@ class Chip(Strict):
     title: Line
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
-    memory: Datum[Bytes]
+    memory: Datum[Capacity]
     memory_bandwidth: Datum[BytesPerSecond]
     dense_compute: dict[Precision, Datum[FlopsPerSecond]]
     scale_up: ScaleUp | None = None
     power: Datum[Watts] | None = None
     price: Datum[UsdPerSecond] | None = None
-    vector: Datum[Bytes] | None = None
+    vector: Datum[Capacity] | None = None
     lpu: Lpu | None = None
     rack: Rack | None = None
 
@@ -68,9 +69,9 @@ class Lpu(Strict):
     """From the last operand of an elementwise operation to its result."""
     softmax_start: Datum[Seconds]
     """As `vector_start`, for the passes of a softmax."""
-    batched_tokens: Datum[Tokens]
+    batched_tokens: Datum[PositiveTokens]
     """Token budget of one iteration."""
-    sequences: Datum[Count]
+    sequences: Datum[PositiveCount]
     """Sequences that run at once."""
     request_overhead: Datum[Seconds]
     speculative_step_overhead: Datum[Seconds] | None = None
@@ -91,26 +92,26 @@ class Reach(Strict):
 class Rack(Strict):
     """Facts of a rack that is sold as one machine."""
 
-    chips: Datum[Count]
-    trays: Datum[Count] | None = None
+    chips: Datum[PositiveCount]
+    trays: Datum[PositiveCount] | None = None
     power: Datum[Watts] | None = None
     price_list: Datum[str] | None = None
     scale_up_total: Datum[BytesPerSecond] | None = None
     link_bandwidth: Datum[BytesPerSecond] | None = None
-    links: Datum[Count] | None = None
-    lanes_in_tray: Datum[Count] | None = None
+    links: Datum[PositiveCount] | None = None
+    lanes_in_tray: Datum[PositiveCount] | None = None
     """Links from one chip to each other chip of its tray."""
-    lanes_between_trays: Datum[Count] | None = None
+    lanes_between_trays: Datum[PositiveCount] | None = None
     """Links from one chip to its one peer in each other tray."""
-    lanes_between_groups: Datum[Count] | None = None
+    lanes_between_groups: Datum[PositiveCount] | None = None
     """Links from one chip to its twin in the other group of the rack."""
-    lanes_between_racks: Datum[Count] | None = None
+    lanes_between_racks: Datum[PositiveCount] | None = None
     """Links from one chip to its twin in a neighbouring rack."""
     lane_bandwidth: Datum[BytesPerSecond] | None = None
     """What one link carries of data, one direction."""
-    chips_in_group: Datum[Count] | None = None
+    chips_in_group: Datum[PositiveCount] | None = None
     """Chips of the trays that are linked all to all."""
-    peers_between_trays: Datum[Count] | None = None
+    peers_between_trays: Datum[PositiveCount] | None = None
     """How many trays one chip has links to; absent: each of its group."""
     hop_in_tray: Datum[Seconds] | None = None
     """SRAM to SRAM over one link, end points included; so are the three below."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import Count, Line, Number, Probability, Strict, Tokens
+from agentsim.fields import Count, Line, Number, PositiveCount, Probability, Strict, Tokens
 from agentsim.specs.sourced import Datum
 
 
@@ -23,10 +23,10 @@ class AttentionGroup(Strict):
     """
 
     kind: Literal["full", "window", "mla"]
-    layers: Count
-    heads: Count
+    layers: PositiveCount
+    heads: PositiveCount
     kv_heads: Count = 0
-    head_dim: Count
+    head_dim: PositiveCount
     window_tokens: Tokens | None = None
     key_is_value: bool = False
     projects_kv: bool = True
@@ -65,22 +65,22 @@ class AttentionGroup(Strict):
 class Experts(Strict):
     """A mixture of experts: `active` of `count` are read for a token, `shared` ones always."""
 
-    count: Count
-    active: Count
+    count: PositiveCount
+    active: PositiveCount
     shared: Count = 0
-    ffn: Annotated[Count, Field(description="inner width of one expert")]
+    ffn: Annotated[PositiveCount, Field(description="inner width of one expert")]
     shared_ffn: Annotated[Count | None, Field(description="inner width of a shared expert")] = None
-    layers: Annotated[Count, Field(description="layers that have experts")]
+    layers: Annotated[PositiveCount, Field(description="layers that have experts")]
 
 
 class Shape(Strict):
     """The published configuration. `ffn` is the inner width of the dense layers' gated MLP."""
 
-    layers: Count
-    hidden: Count
+    layers: PositiveCount
+    hidden: PositiveCount
     ffn: Count
     dense_layers: Annotated[Count | None, Field(description="layers with the dense MLP; default all")] = None
-    vocab: Count
+    vocab: PositiveCount
     tied_embeddings: bool = False
     attention: tuple[AttentionGroup, ...]
     experts: Experts | None = None
@@ -103,7 +103,7 @@ class Fp4Checkpoint(Strict):
     """
 
     share: Probability
-    group: Count
+    group: PositiveCount
 
 
 class Drafting(Strict):

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, model_validator
 
+from agentsim.errors import SpecError
 from agentsim.fields import STRICT, known_keys
 
 T = TypeVar("T")
@@ -61,6 +62,8 @@ class Datum(Generic[T]):
             raise ValueError("basis 'calibrated' needs fitted_on")
         if self.basis not in ("assumed", "unknown") and not self.source:
             raise ValueError(f"basis '{self.basis}' needs a source")
+        if self.range is not None and not _lies_in(self.value, *self.range):
+            raise ValueError("the value must lie in its range, which goes from the least to the most")
 
     @property
     def name(self) -> str:
@@ -76,6 +79,15 @@ class Datum(Generic[T]):
         """Give the datum its place and the text of its source; called once, when its file is loaded."""
         self.__dict__["_name"] = name
         self.__dict__["_source_text"] = sources.get(self.source, self.source)
+
+
+def _lies_in(value: Any, least: Any, most: Any) -> bool:
+    """Tell whether a number, or each of a row of numbers, lies between two; of anything else, yes."""
+    if isinstance(value, int | float):
+        return bool(least <= value <= most)
+    if isinstance(value, tuple):
+        return all(_lies_in(*three) for three in zip(value, least, most, strict=False))
+    return True
 
 
 def data_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Datum[Any]]]:
@@ -111,9 +123,12 @@ class Ledger:
         self._left_out: dict[str, None] = {}
 
     def take(self, datum: Datum[T]) -> T:
-        """Return the value and note its source. Precondition: its basis is not unknown."""
+        """Return the value and note its source. Raises `SpecError` where it is unknown."""
         if datum.value is None:
-            raise ValueError(f"{datum.name} is unknown; ask with take_or_none")
+            raise SpecError(
+                f"{datum.name} is unknown, and nothing can be computed without it: give a value, "
+                "if need be an assumed one with a range"
+            )
         self._note(datum)
         return datum.value
 

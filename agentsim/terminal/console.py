@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-LEAST_WIDTH = 40
+LEAST_WIDTH = 80
+"""Columns in which no figure of any screen is cut; a narrower terminal breaks the lines itself."""
 
 
 def show_result(as_json: bool, data: Callable[[], Any], screen: Callable[[int], RenderableType]) -> None:
@@ -60,7 +61,7 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 @contextmanager
 def progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal's stderr when there is more than one step."""
-    if steps < 2 or not sys.stderr.isatty():
+    if steps < 2 or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
