@@ -25,7 +25,8 @@ RANKS = (
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
     ("terminal", "verbs", "verbs_logs", "verbs_hardware"),
-    ("cli", "cli_hardware", "cli_logs", "cli_options", "__main__"),
+    ("commands",),
+    ("cli", "__main__"),
 )
 RANK = {part: rank for rank, parts in enumerate(RANKS) for part in parts}
 OPEN_TO_ALL = {"errors", "units"}
@@ -35,17 +36,12 @@ WITHIN_A_RANK = {
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),
-    ("cli", "cli_hardware"),
-    ("cli_hardware", "cli_options"),
-    ("cli", "cli_logs"),
-    ("cli", "cli_options"),
-    ("cli_logs", "cli_options"),
 }
 THIRD_PARTY = {
     "simpy": ("sim/",),
     "yaml": ("yaml_file.py",),
     "rich": ("terminal/",),
-    "typer": ("cli.py", "cli_hardware.py", "cli_logs.py", "cli_options.py"),
+    "typer": ("cli.py", "commands/"),
     "numpy": ("calibrate/",),
     "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py"),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),

@@ -306,7 +306,7 @@ COMMANDS = [
     bad_command("a missing file", "run v.yaml", "v.yaml: no such file; did you mean 'w.yaml'"),
     bad_command("a file below a file", "run w.yaml/x", "w.yaml/x: not a directory"),
     bad_command("an unknown option", "run w.yaml --rnus 3", "--rnus", "--runs"),
-    bad_command("a misspelt command", "rn w.yaml", "'rn'", "Did you mean", "'run'"),
+    bad_command("a misspelt command", "rn w.yaml", "'rn'", "did you mean", "'run'"),
     bad_command("a misspelt calibration", "calibrate endpiont w.yaml", "'endpiont'", "'endpoint'"),
     bad_command("a missing argument", "run", "WORKFLOW"),
     bad_command("a missing value", "run w.yaml --on", "--on"),

@@ -125,12 +125,3 @@ def test_bad_input_is_one_line(arguments):
 def test_an_unknown_protocol_is_named_with_those_there_are():
     with pytest.raises(UnknownNameError, match="speed-coding"):
         run_bench("speed-codin", "lpx", [0])
-
-
-@pytest.mark.parametrize("name", ["aa", "speed-coding"])
-def test_the_example_of_a_benchmark_runs(name):
-    from agentsim.cli_hardware import bench_app
-
-    [command] = [c for c in bench_app.registered_commands if c.name == name]
-    [example] = [line.strip() for line in command.callback.__doc__.splitlines() if "agentsim bench" in line]
-    assert printed(*example.split()[1:], "--runs", "1")

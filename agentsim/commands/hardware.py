@@ -6,21 +6,14 @@ from typing import Annotated
 
 import typer
 
-from agentsim.cli_options import Format, Output, Seed
+from agentsim.commands.options import Format, Output, Seed
 from agentsim.terminal.console import progress, show_result
 
 On = Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")]
 BenchRuns = Annotated[int, typer.Option(min=1, max=1000, help="runs over consecutive seeds")]
+app = typer.Typer(rich_markup_mode=None)
 bench_app = typer.Typer(help="Replay a public speed benchmark on a deployment.", rich_markup_mode=None)
-
-
-def register(app: typer.Typer, calibrate_app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.add_typer(bench_app, name="bench", no_args_is_help=True)
-    app.command("anchors")(anchors)
-    app.command("schedule")(schedule)
-    calibrate_app.command("lpx")(calibrate_lpx)
-    calibrate_app.command("b300")(calibrate_b300)
+app.add_typer(bench_app, name="bench", no_args_is_help=True)
 
 
 @bench_app.command("aa")
@@ -51,6 +44,7 @@ def _bench(protocol: str, on: str, seed: int, runs: int, format_: Format) -> Non
     show_result(format_ is Format.json, bench.to_json, lambda _: bench_screen(bench))
 
 
+@app.command()
 def anchors(seed: Seed = 0, runs: BenchRuns = 20, format_: Output = Format.table) -> None:
     """Hold the simulation against every published figure: error, calibrated or predicted, verdict.
 
@@ -64,6 +58,7 @@ def anchors(seed: Seed = 0, runs: BenchRuns = 20, format_: Output = Format.table
     show_result(format_ is Format.json, held.to_json, lambda _: anchors_screen(held))
 
 
+@app.command()
 def schedule(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a model by name, or a path")],
     on: Annotated[str, typer.Option(help="a deployment of LPUs by name, or a path")] = "lpx",
@@ -84,27 +79,3 @@ def schedule(
 
     found = lay_out(model, on, context, drafted, trace, table)
     show_result(format_ is Format.json, found.to_json, lambda width: schedule_screen(found, width))
-
-
-def calibrate_lpx(format_: Output = Format.table) -> None:
-    """Fit the three constants of the LPX anchors, and print what would be written.
-
-    agentsim calibrate lpx
-    """
-    _calibrate("lpx", format_)
-
-
-def calibrate_b300(format_: Output = Format.table) -> None:
-    """Fit the time per layer of vLLM on B300 to its anchor in bf16, and print what would be written.
-
-    agentsim calibrate b300
-    """
-    _calibrate("b300", format_)
-
-
-def _calibrate(rows: str, format_: Format) -> None:
-    from agentsim.terminal.anchors import constants_screen
-    from agentsim.verbs_hardware import fit, fitted_json
-
-    fitted = fit(rows)
-    show_result(format_ is Format.json, lambda: fitted_json(fitted), lambda _: constants_screen(fitted))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsim.cli_options import Format, Output
+from agentsim.commands.options import Format, Output
 from agentsim.terminal.console import note, progress, show_list, show_result
 
 if TYPE_CHECKING:
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from agentsim.recorded import RecordedSession
     from agentsim.verbs_logs import Step
 
+app = typer.Typer(rich_markup_mode=None)
 LogPath = Annotated[str, typer.Argument(metavar="LOG", help="a recorded session, or a folder of them")]
 LogFormat = Annotated[
     str | None, typer.Option("--from", help="the format, where it is not recognised by content")
 ]
 
 
+@app.command("import")
 def import_log(
     log: LogPath,
     output: Annotated[
@@ -48,6 +50,7 @@ def import_log(
     show_result(format_ is Format.json, imported.to_json, lambda width: import_screen(imported, width))
 
 
+@app.command()
 def observe(log: LogPath, log_format: LogFormat = None, format_: Output = Format.table) -> None:
     """Tell what recorded sessions spent their time on: model, tools, harness, you.
 
@@ -77,9 +80,3 @@ def _show(
         show_result(False, dict, lambda width: observe_screen(observed, width))
     elif walk.passed_over:
         note(f"passed over: {passed_over(walk.passed_over)}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("import")(import_log)
-    app.command()(observe)

@@ -1,0 +1,59 @@
+"""The commands that simulate a workflow: on one deployment, or on several beside each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentsim.commands.options import Format, Output, Overrides, Runs, Seed, WorkflowPath
+from agentsim.terminal.console import progress, show_result
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    workflow: WorkflowPath,
+    on: Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")] = "coding-tool",
+    seed: Seed = 0,
+    runs: Runs = 1,
+    set_: Overrides = None,
+    format_: Output = Format.table,
+    output_dir: Annotated[
+        str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")
+    ] = None,
+) -> None:
+    """Run a workflow on a deployment: task completion time and where it went.
+
+    agentsim run workflows/coding-agent.yaml --on coding-tool --runs 20
+    """
+    from agentsim.terminal.run import run_screen
+    from agentsim.verbs import run_task
+
+    with progress("simulating", runs) as step:
+        summary, written = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
+    show_result(
+        format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
+    )
+
+
+@app.command()
+def compare(
+    workflow: WorkflowPath,
+    on: Annotated[list[str], typer.Option(help="a deployment; give it twice or more, the first is the base")],
+    seed: Seed = 0,
+    runs: Runs = 20,
+    set_: Overrides = None,
+    format_: Output = Format.table,
+) -> None:
+    """Compare deployments on one workflow, and judge "hours become minutes".
+
+    agentsim compare workflows/coding-agent.yaml --on coding-tool --on 8xb200 --on lpx-aa
+    """
+    from agentsim.terminal.compare import compare_screen
+    from agentsim.verbs import compare_deployments
+
+    with progress("simulating", runs * (len(on) + 1)) as step:
+        comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
+    show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))
