@@ -56,7 +56,8 @@ class Batch(NamedTuple):
 
     `window` sums min(context, window of the model); it is 0 where the model has no window.
     `prefill_pairs` counts (query, key) pairs that the prefill's attention forms over a full context,
-    `prefill_window_pairs` those inside the model's window.
+    `prefill_window_pairs` those inside the model's window. `prefill_requests` counts the prompts that the
+    prefill tokens belong to.
     """
 
     sequences: int
@@ -65,6 +66,7 @@ class Batch(NamedTuple):
     prefill_tokens: int = 0
     prefill_pairs: float = 0.0
     prefill_window_pairs: float = 0.0
+    prefill_requests: int = 0
 
 
 @runtime_checkable

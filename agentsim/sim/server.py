@@ -195,7 +195,7 @@ class EngineServer:
             pairs += chunk * start + chunk * (chunk + 1) / 2
             if self._window < inf:
                 window_pairs += _window_pairs(start, chunk, self._window)
-        return Batch(self._sequences, context, window, tokens, pairs, window_pairs)
+        return Batch(self._sequences, context, window, tokens, pairs, window_pairs, len(self._chunks))
 
     def _measure(self, iterations: int) -> None:
         self._first_s = self.cost.iteration_s(self._batch(0))
