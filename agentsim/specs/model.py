@@ -125,6 +125,7 @@ class Model(Strict):
     """One model; a drafter has a `drafting` section."""
 
     title: Line
+    also: Annotated[tuple[str, ...], Field(description="other models of the same shape")] = ()
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
     shape: Datum[Shape]

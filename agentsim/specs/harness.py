@@ -1,0 +1,46 @@
+"""How serving measurements were taken: lengths of requests, how many, and settings of the engines.
+
+All of them live in one file, `harnesses.yaml`, beside the folders of the catalog.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from pydantic import Field
+
+from agentsim.fields import Efficiency, Line, PositiveCount, PositiveTokens, Strict
+from agentsim.specs import catalog
+from agentsim.specs.hardware import Precision
+from agentsim.specs.sourced import Datum
+
+
+class Harness(Strict):
+    """A closed loop: `concurrency` users start at once and each sends its next request when one is done.
+
+    Lengths are uniform between `shortest` times the label and the label. `batched_tokens` by engine
+    replaces the token budget of the engine's profile. `kv` by engine is the format of the KV cache where
+    activations have 8 bits or fewer; with 16 it is bf16.
+    """
+
+    title: Line
+    shortest: Datum[Efficiency]
+    requests_per_user: Datum[PositiveCount]
+    batched_tokens: dict[str, Datum[PositiveTokens]] = Field(default_factory=dict)
+    kv: dict[str, Datum[Precision]]
+
+
+class Harnesses(Strict):
+    """The whole file."""
+
+    title: Line
+    sources: dict[str, str] = Field(default_factory=dict)
+    harnesses: dict[str, Harness]
+
+
+@cache
+def load_harnesses() -> dict[str, Harness]:
+    """Return the harnesses that come with agentsim, by name."""
+    here = os.path.dirname(catalog.folder("models"))
+    return catalog.load_file(Harnesses, os.path.join(here, "harnesses.yaml"), "harnesses").harnesses
