@@ -32,15 +32,21 @@ class Harness(Strict):
 
 
 class Harnesses(Strict):
-    """The whole file."""
+    """The whole file.
+
+    `draft_tokens`: drafts a step where a run is taken to have speculated. `fastest_gemm`: the largest share
+    of a dense peak that any measured matrix product reaches; a run that needs more cannot be right.
+    """
 
     title: Line
     sources: dict[str, str] = Field(default_factory=dict)
+    draft_tokens: Datum[PositiveCount]
+    fastest_gemm: dict[Precision, Datum[Efficiency]]
     harnesses: dict[str, Harness]
 
 
 @cache
-def load_harnesses() -> dict[str, Harness]:
-    """Return the harnesses that come with agentsim, by name."""
+def load_harnesses() -> Harnesses:
+    """Return the harnesses that come with agentsim."""
     here = os.path.dirname(catalog.folder("models"))
-    return catalog.load_file(Harnesses, os.path.join(here, "harnesses.yaml"), "harnesses").harnesses
+    return catalog.load_file(Harnesses, os.path.join(here, "harnesses.yaml"), "harnesses")

@@ -33,9 +33,9 @@ class AttentionGroup(Strict):
     window_tokens: Tokens | None = None
     key_is_value: bool = False
     projects_kv: bool = True
-    gated: Annotated[bool, Field(description="the output is gated: the query projection is twice as wide")] = (
-        False
-    )
+    gated: Annotated[
+        bool, Field(description="the output is gated: the query projection is twice as wide")
+    ] = False
     kv_rank: Annotated[Count, Field(description="MLA: width of the compressed KV")] = 0
     rope_dim: Annotated[Count, Field(description="MLA: width of the positional part")] = 0
     query_rank: Annotated[Count, Field(description="MLA: width of the compressed query")] = 0

@@ -209,7 +209,7 @@ def _harness(row: Row) -> str:
 
 
 def _load_said(harness: str) -> tuple[str, ...]:
-    return (f"lengths and KV format of the harness '{load_harnesses()[harness].title}'",)
+    return (f"lengths and KV format of the harness '{load_harnesses().harnesses[harness].title}'",)
 
 
 def without_repeats(runs: Iterable[Run]) -> list[Run]:

@@ -7,14 +7,16 @@ alone, so a run gives the same times wherever it stands in a file and whoever si
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsim import plugins, seeds
 from agentsim.backends.base import Drafter, EngineParts, IterationCost
 from agentsim.errors import AgentsimError, InfeasibleError
+from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
 from agentsim.specs.deployment import Engine, PrecisionChoice
@@ -22,57 +24,90 @@ from agentsim.specs.harness import Harness, load_harnesses
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.names import load_chip, load_model
 from agentsim.validation.rows import Refusal, Run
+from agentsim.validation.speculation import drafter_for
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
 
 
+class Job(NamedTuple):
+    """A run to simulate: with its model's drafter or without, on profiles of a folder or the catalog's."""
+
+    run: Run
+    speculates: bool = False
+    profiles: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a run took in the simulator, in seconds. The measured times are a median TPOT and a mean TTFT."""
+    """What a run took in the simulator, in seconds: mean TTFT, median TPOT.
+
+    `admitted` is how many sequences ran at once at the most; `fitted_on` what the engine's constants were
+    fitted on.
+    """
 
     ttft_s: float
     tpot_s: float
     requests: int
-
-    @staticmethod
-    def of(served: Sequence[Served]) -> Replayed:
-        """Return the summary of requests; there is at least one of two tokens or more."""
-        tpots = [s.tpot_s for s in served if s.tpot_s]
-        return Replayed(fmean(s.ttft_s for s in served), median(tpots), len(served))
+    admitted: int
+    fitted_on: tuple[str, ...]
 
 
-def replay(run: Run, drafter: Drafter | None = None) -> Replayed | Refusal:
-    """Simulate one run, with a drafter where it is taken to have had one; or say why it cannot be."""
+def replay(job: Job) -> Replayed | Refusal:
+    """Simulate one run, or say why it cannot be."""
+    run = job.run
+    drafter = drafter_for(run.model) if job.speculates else None
+    ledger = Ledger()
     try:
-        return replay_on(cost_of(run, drafter), run)
+        cost = cost_of(run, drafter, job.profiles, ledger)
+        served, admitted = serve(cost, run)
     except AgentsimError as bad:
-        return refusal_of(run, bad)
+        return refusal_of(run.line, bad)
+    return Replayed(*times_of(served), len(served), admitted, ledger.fitted_on())
 
 
-def refusal_of(run: Run, bad: AgentsimError) -> Refusal:
-    """Return the refusal of a run that the simulator has no answer for."""
+def refusal_of(line: int, bad: AgentsimError) -> Refusal:
+    """Return the refusal of a row that the simulator has no answer for."""
     kind = "does not fit" if isinstance(bad, InfeasibleError) else "the catalog lacks what it needs"
-    return Refusal(run.line, kind, str(bad))
+    return Refusal(line, kind, str(bad))
 
 
-def replay_on(cost: IterationCost, run: Run) -> Replayed:
-    """Simulate one run on an engine of this cost. Raises `InfeasibleError` where a request cannot fit."""
-    loads = requests_of(run)
-    return Replayed.of(closed_loop(lambda env: EngineServer(env, cost), run.concurrency, loads))
+def times_of(served: Sequence[Served]) -> tuple[float, float]:
+    """Return mean TTFT and median TPOT, which measured columns agree with; one output is over 1 token."""
+    return fmean(s.ttft_s for s in served), median(s.tpot_s for s in served if s.tpot_s)
+
+
+def serve(cost: IterationCost, run: Run) -> tuple[list[Served], int]:
+    """Return a run's requests on an engine of this cost, and how many sequences ran at once at the most.
+
+    Raises `InfeasibleError` where a request cannot fit.
+    """
+    servers: list[EngineServer] = []
+
+    def server_on(env: Clock) -> EngineServer:
+        servers.append(EngineServer(env, cost))
+        return servers[0]
+
+    served = closed_loop(server_on, run.concurrency, requests_of(run))
+    return served, servers[0].peak_sequences
 
 
 def requests_of(run: Run) -> list[tuple[int, int]]:
     """Return (prompt, output) of every request of a run, in the order in which they are sent."""
-    harness = load_harnesses()[run.harness]
+    harness = load_harnesses().harnesses[run.harness]
+    return loads(harness, run.input_tokens, run.output_tokens, run.concurrency)
+
+
+def loads(harness: Harness, input_tokens: int, output_tokens: int, users: int) -> list[tuple[int, int]]:
+    """Return (prompt, output) of every request of a harness with these labels."""
     shortest, per_user = _value(harness.shortest), _value(harness.requests_per_user)
-    draw = seeds.stream(0, run.input_tokens, run.output_tokens, run.concurrency)
+    draw = seeds.stream(0, input_tokens, output_tokens, users)
 
     def length(label: int, least: int) -> int:
         low = int(label * shortest)
         return max(low + int(draw() * (label - low + 1)), least)
 
-    count = request_count(run.concurrency, per_user)
-    return [(length(run.input_tokens, 1), length(run.output_tokens, 2)) for _ in range(count)]
+    count = request_count(users, per_user)
+    return [(length(input_tokens, 1), length(output_tokens, 2)) for _ in range(count)]
 
 
 def request_count(users: int, per_user: int) -> int:
@@ -82,30 +117,29 @@ def request_count(users: int, per_user: int) -> int:
     return max(per_user * users, LEAST)
 
 
-def cost_of(run: Run, drafter: Drafter | None = None) -> IterationCost:
+def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Ledger) -> IterationCost:
     """Return the cost model of a run's engine. Raises `AgentsimError` where there is none.
 
     The token budget is the harness's where it sets one.
     """
-    parts = EngineParts(load_model(run.model), load_chip(run.gpu), engine_of(run), drafter, Ledger(), "")
-    cost: IterationCost = plugins.load("backends", "gpu")(parts)
-    budget = load_harnesses()[run.harness].batched_tokens.get(run.engine)
-    return replace(cost, batched_tokens=_value(budget)) if budget is not None else cost  # type: ignore[type-var]
+    parts = EngineParts(
+        load_model(run.model), load_chip(run.gpu), engine_of(run, profiles), drafter, ledger, ""
+    )
+    cost: Any = plugins.load("backends", "gpu")(parts)
+    budget = load_harnesses().harnesses[run.harness].batched_tokens.get(run.engine)
+    return cost if budget is None else replace(cost, batched_tokens=_value(budget))  # type: ignore[no-any-return]
 
 
-def engine_of(run: Run) -> Engine:
+def engine_of(run: Run, profiles: str | None = None) -> Engine:
     """Return the engine that a run describes. Raises `InfeasibleError` for a format that no engine has."""
-    known = Engine.model_fields
-    more = {"attention_dp": run.attention_dp, "expert_parallel": run.expert_parallel}
-    lacking = [name for name, ways in more.items() if ways > 1 and name not in known]
-    if lacking:
-        raise InfeasibleError(f"an engine has no {lacking[0]}")
+    own = os.path.join(profiles, f"{run.engine}-{run.gpu}.yaml") if profiles is not None else ""
     return Engine(
         hardware=run.gpu,
         chips=run.chips,
-        precision=_formats(run, load_harnesses()[run.harness]),
-        software=run.engine,
-        **{name: ways for name, ways in more.items() if name in known},
+        precision=_formats(run, load_harnesses().harnesses[run.harness]),
+        software=own if os.path.isfile(own) else run.engine,
+        attention_dp=run.attention_dp,
+        expert_parallel=run.expert_parallel,
     )
 
 
