@@ -10,7 +10,7 @@ from functools import cache
 
 from pydantic import Field
 
-from agentsim.fields import Efficiency, Line, PositiveCount, PositiveTokens, Strict
+from agentsim.fields import BytesPerSecond, Efficiency, Line, PositiveCount, PositiveTokens, Seconds, Strict
 from agentsim.specs import catalog
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
@@ -34,13 +34,16 @@ class Harness(Strict):
 class Harnesses(Strict):
     """The whole file.
 
-    `draft_tokens`: drafts a step where a run is taken to have speculated. `fastest_gemm`: the largest share
+    `draft_tokens`: drafts a step where a run is taken to have speculated. `kv_launch` and `kv_rate`: start-up
+    of a KV transfer between workers, and bytes per second of one GPU. `fastest_gemm`: the largest share
     of a dense peak that any measured matrix product reaches; a run that needs more cannot be right.
     """
 
     title: Line
     sources: dict[str, str] = Field(default_factory=dict)
     draft_tokens: Datum[PositiveCount]
+    kv_launch: Datum[Seconds]
+    kv_rate: Datum[BytesPerSecond]
     fastest_gemm: dict[Precision, Datum[Efficiency]]
     harnesses: dict[str, Harness]
 

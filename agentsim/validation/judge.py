@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentsim import seeds
+from agentsim.validation import disaggregated
+from agentsim.validation import rows as rows_of
 from agentsim.validation.pool import in_parallel
+from agentsim.validation.replay import Job, Replayed, replay
 from agentsim.validation.report import Judged, Refused, Report
-from agentsim.validation.rows import Measured, Refusal, Run
-from agentsim.validation.serving import Job, Replayed, replay
+from agentsim.validation.rows import Pools, Refusal, Run
 from agentsim.validation.speculation import drafter_for, speculating
 from agentsim.validation.suspects import wrong_runs
+from agentsim.validation.table import read_table
 
 HEADINGS = ("gpu", "engine", "model", "precision", "concurrency")
 GROUP_BY = ("engine", "gpu", "precision", "class")
@@ -38,35 +41,46 @@ def in_fit(run: Run, seed: int) -> bool:
     return seeds.stream(seed, *setup, run.chips, run.attention_dp, run.expert_parallel)() < 0.5
 
 
-def jobs_of(runs: Sequence[Run], profiles: str | None = None) -> list[Job]:
-    """Return what must be simulated: every run, and those whose model has a drafter also with it."""
-    able = [run for run in runs if drafter_for(run.model) is not None]
-    return [Job(r, False, profiles) for r in runs] + [Job(r, True, profiles) for r in able]
+class Plan:
+    """What a file asks to be simulated. `steps` simulations make the report."""
 
+    def __init__(self, path: str, choices: Choices = Choices()) -> None:
+        """Read a file. Raises `InputError` where it is no CSV of measured runs."""
+        self.path, self.choices = path, choices
+        kind, rows = read_table(path, rows_of.COLUMNS, disaggregated.COLUMNS)
+        self.separate = kind == 1
+        self._found = disaggregated.measured(rows) if self.separate else rows_of.measured(rows)
+        seed = choices.holdout
+        self._runs = [run for run in self._found.runs if seed is None or not in_fit(run, seed)]
+        self._jobs = self._to_simulate()
 
-def judge(
-    file: str, found: Measured, choices: Choices, started: Callable[[int], Callable[[], None]]
-) -> Report:
-    """Return the report on the runs of a file. `started` is told how many jobs there are; its answer is
-    called once a job.
-    """
-    seed = choices.holdout
-    runs = [run for run in found.runs if seed is None or not in_fit(run, seed)]
-    jobs = jobs_of(runs, choices.profiles)
-    results = in_parallel(replay, jobs, _weight, started(len(jobs)), choices.processes)
-    judged, refused = _judged(runs, jobs, results)
-    return Report(
-        file=os.path.basename(file),
-        what="serving",
-        read=found.read,
-        duplicates=found.duplicates,
-        judged=tuple(judged),
-        refused=tuple(Refused(r.line, r.reason, r.detail) for r in (*found.refused, *refused)),
-        headings=HEADINGS,
-        group_by=GROUP_BY,
-        holdout=seed,
-        left_out=len(found.runs) - len(runs),
-    )
+    @property
+    def steps(self) -> int:
+        return len(self._jobs)
+
+    def _to_simulate(self) -> list[Job]:
+        """Every run, and those whose model has a drafter also with it."""
+        pools, profiles = self._found.pools, self.choices.profiles
+        plain = [Job(run, False, profiles, pools.get(run.line)) for run in self._runs]
+        return plain + [job._replace(speculates=True) for job in plain if drafter_for(job.run.model)]
+
+    def report(self, done: Callable[[], None] = lambda: None) -> Report:
+        """Simulate everything, `done` being called once a step, and return the report."""
+        results = in_parallel(replay, self._jobs, _weight, done, self.choices.processes)
+        judged, refused = _judged(self._runs, self._jobs, results)
+        found = self._found
+        return Report(
+            file=os.path.basename(self.path),
+            separate=self.separate,
+            read=found.read,
+            duplicates=found.duplicates,
+            judged=tuple(judged),
+            refused=tuple(Refused(r.line, r.reason, r.detail) for r in (*found.refused, *refused)),
+            headings=HEADINGS,
+            group_by=GROUP_BY,
+            holdout=self.choices.holdout,
+            in_fit=len(found.runs) - len(self._runs),
+        )
 
 
 def _weight(job: Job) -> float:
@@ -78,6 +92,7 @@ def _judged(
     runs: Sequence[Run], jobs: Sequence[Job], results: Sequence[Replayed | Refusal]
 ) -> tuple[list[Judged], list[Refusal]]:
     """Choose for every run which of its simulations counts, and say which runs look wrong."""
+    pools = {job.run.line: job.pools for job in jobs}
     both: dict[bool, dict[int, Replayed]] = {False: {}, True: {}}
     refused: dict[int, Refusal] = {}
     for job, result in zip(jobs, results, strict=True):
@@ -89,12 +104,14 @@ def _judged(
     fast = speculating(runs, tpots[False], tpots[True])
     taken = {run.line: both[run.line in fast].get(run.line) for run in runs}
     chosen = [(run, r) for run in runs if (r := taken[run.line]) is not None]
-    wrong = wrong_runs([run for run, _ in chosen], fast, {run.line: r.admitted for run, r in chosen})
+    whole = [run for run, _ in chosen if pools.get(run.line) is None]
+    wrong = wrong_runs(whole, fast, {run.line: r.admitted for run, r in chosen})
     missed = [refused[run.line] for run in runs if taken[run.line] is None]
-    return [_one(run, result, run.line in fast, wrong.get(run.line)) for run, result in chosen], missed
+    fast_or_not = [(run, result, run.line in fast) for run, result in chosen]
+    return [_one(*one, wrong.get(one[0].line), pools[one[0].line]) for one in fast_or_not], missed
 
 
-def _one(run: Run, result: Replayed, fast: bool, wrong: str | None) -> Judged:
+def _one(run: Run, result: Replayed, fast: bool, wrong: str | None, pools: Pools | None) -> Judged:
     able = drafter_for(run.model) is not None
     return Judged(
         line=run.line,
@@ -104,10 +121,11 @@ def _one(run: Run, result: Replayed, fast: bool, wrong: str | None) -> Judged:
             "engine": run.engine,
             "precision": run.precision,
             "class": run.kind,
-            "concurrency": str(run.concurrency),
+            "concurrency": octave(run.concurrency),
         },
-        setup=setup_text(run),
+        setup=setup_text(run) if pools is None else pools_text(run, pools),
         load=f"{run.input_tokens}/{run.output_tokens}",
+        users=run.concurrency,
         measured_ttft_s=run.ttft_s,
         measured_tpot_s=run.tpot_s,
         ttft_s=result.ttft_s,
@@ -119,9 +137,21 @@ def _one(run: Run, result: Replayed, fast: bool, wrong: str | None) -> Judged:
     )
 
 
+def octave(users: int) -> str:
+    """Return the range between two powers of two that a concurrency lies in, such as `9-16`."""
+    high = 1 << (users - 1).bit_length()
+    return f"{high // 2 + 1}-{high}" if high > 2 else str(high)
+
+
 def setup_text(run: Run) -> str:
     """Return the parallelism of a run in the field's short words, such as `tp8 ep8`."""
     tensor = run.chips // run.attention_dp
     parts = [f"dp{run.attention_dp}" if run.attention_dp > 1 else "", f"tp{tensor}" if tensor > 1 else ""]
     parts.append(f"ep{run.expert_parallel}" if run.expert_parallel > 1 else "")
     return " ".join(part for part in parts if part) or "1 GPU"
+
+
+def pools_text(run: Run, pools: Pools) -> str:
+    """Return the workers of a run, those that prefill first, such as `1 x tp4 > 5 x dp8 ep8`."""
+    prefill = f"{pools.prefill_workers} x {setup_text(pools.prefill)}"
+    return f"{prefill} > {pools.decode_workers} x {setup_text(run)}"

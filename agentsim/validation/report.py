@@ -29,6 +29,7 @@ class Judged:
     labels: Mapping[str, str]
     setup: str
     load: str
+    users: int
     measured_ttft_s: float
     measured_tpot_s: float
     ttft_s: float
@@ -55,6 +56,7 @@ class Judged:
             **self.labels,
             "setup": self.setup,
             "load": self.load,
+            "users": self.users,
             "speculation": self.speculation,
             **{f"measured_{k}_ms": v / MILLISECOND_S for k, v in self._times(True).items()},
             **{f"{k}_ms": v / MILLISECOND_S for k, v in self._times(False).items()},
@@ -126,11 +128,12 @@ class Report:
     """A file of measurements against the simulator.
 
     `read` rows are either judged, refused, or repeat another row. `headings` are the labels to group by.
-    `holdout` is the seed of the half that was left out of a fit, where only that half was judged.
+    `holdout` is the seed of the half that was left out of a fit, where only that half was judged,
+    `in_fit` how many runs the other half has. `separate`: prefill and decode had workers of their own.
     """
 
     file: str
-    what: str
+    separate: bool
     read: int
     duplicates: int
     judged: tuple[Judged, ...]
@@ -138,7 +141,7 @@ class Report:
     headings: tuple[str, ...]
     group_by: tuple[str, ...]
     holdout: int | None = None
-    left_out: int = 0
+    in_fit: int = 0
 
     @property
     def counted(self) -> list[Judged]:
@@ -155,9 +158,9 @@ class Report:
         return sum(any(self.file in text for text in run.fitted_on) for run in self.counted)
 
     def by(self, *headings: str) -> dict[tuple[str, ...], Errors]:
-        """Return errors by labels, in the order of the labels; numbers in their own order."""
+        """Return errors by labels, in the order of the labels; numbers and ranges by size."""
         groups = grouped(self.counted, lambda run: tuple(run.labels[h] for h in headings))
-        order = sorted(groups, key=lambda key: [(int(t) if t.isdigit() else -1, t) for t in key])
+        order = sorted(groups, key=lambda key: [_rank(text) for text in key])
         return {key: Errors.of(groups[key]) for key in order}
 
     def worst(self) -> list[Judged]:
@@ -173,14 +176,14 @@ class Report:
         errors = Errors.of(self.counted).to_json()
         return {
             "file": self.file,
-            "what": self.what,
+            "separate_workers": self.separate,
             "read": self.read,
             "rows": errors["rows"],
             "refused": len(self.refused),
             "duplicates": self.duplicates,
             "looks_wrong": len(self.wrong),
             "holdout": self.holdout,
-            "in_fit": self.left_out,
+            "in_fit": self.in_fit,
             "in_sample": self.in_sample(),
             "tpot": errors["tpot"],
             "ttft": errors["ttft"],
@@ -203,6 +206,12 @@ class Report:
         """Return the counted runs whose model has a drafter, by whether they are taken to have used it."""
         able = [run for run in self.counted if run.speculation != "none"]
         return grouped(able, lambda run: run.speculation)
+
+
+def _rank(text: str) -> tuple[int, str]:
+    """Return what a label is sorted by: a number, or the first of a range, by its size."""
+    first = text.split("-")[0]
+    return (int(first) if first.isdigit() else -1), text
 
 
 def grouped(runs: Iterable[Judged], key: Callable[[Judged], Any]) -> dict[Any, list[Judged]]:

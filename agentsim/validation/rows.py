@@ -5,8 +5,9 @@ A run is one engine under a closed loop. Rows that state the same run with the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from agentsim.specs.harness import load_harnesses
 from agentsim.units import MILLISECOND_S
@@ -77,6 +78,18 @@ class Run:
         return (*setup, self.chips, self.attention_dp, self.expert_parallel, self.harness, self.measured_on)
 
 
+class Pools(NamedTuple):
+    """How a run with separate workers was set up: those that prefill, and how many there are of each kind.
+
+    `decode_batch` is how many sequences a decode worker was started for; 0 where that is not given.
+    """
+
+    prefill: Run
+    prefill_workers: int
+    decode_workers: int
+    decode_batch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A row that is not simulated, or does not count, and why; `detail` is this row's own part."""
@@ -88,12 +101,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A file of runs: those to simulate, those refused, and how many only repeat another row."""
+    """A file of runs: those to simulate, those refused, and how many only repeat another row.
+
+    With separate workers a run is that of the decode workers; its `pools` are found by its line.
+    """
 
     read: int
     runs: tuple[Run, ...]
     refused: tuple[Refusal, ...]
     duplicates: int
+    pools: Mapping[int, Pools] = field(default_factory=dict)
 
 
 def read_runs(path: str) -> Measured:
@@ -212,14 +229,14 @@ def _load_said(harness: str) -> tuple[str, ...]:
     return (f"lengths and KV format of the harness '{load_harnesses().harnesses[harness].title}'",)
 
 
-def without_repeats(runs: Iterable[Run]) -> list[Run]:
+def without_repeats(runs: Iterable[Run], more: Callable[[Run], object] = lambda _: None) -> list[Run]:
     """Return runs without those that repeat another one's times; the one that says most is kept.
 
-    The order is that of the lines.
+    The order is that of the lines. `more` is what else two runs must share to be the same.
     """
     kept: dict[tuple[object, ...], list[Run]] = {}
     for run in sorted(runs, key=lambda r: (not r.measured_on, not r.version, r.line)):
-        same = kept.setdefault(_load_of(run), [])
+        same = kept.setdefault((*_load_of(run), more(run)), [])
         if not any(_same(run, other) for other in same):
             same.append(run)
     return sorted((run for group in kept.values() for run in group), key=lambda run: run.line)

@@ -1,4 +1,4 @@
-"""A measured run replayed on the real engine server.
+"""A measured run's engine, its load, and its requests on the real engine server.
 
 The number of requests is the harness's per user, at least `LEAST`; over `MANY` users it is as many as
 `MANY` users send, at least four a user: by then the mean has settled. Lengths come from a seed of the load
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentsim import plugins, seeds
 from agentsim.backends.base import Drafter, EngineParts, IterationCost
-from agentsim.errors import AgentsimError, InfeasibleError
+from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
@@ -23,52 +23,9 @@ from agentsim.specs.deployment import Engine, PrecisionChoice
 from agentsim.specs.harness import Harness, load_harnesses
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.names import load_chip, load_model
-from agentsim.validation.rows import Refusal, Run
-from agentsim.validation.speculation import drafter_for
+from agentsim.validation.rows import Run
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
-
-
-class Job(NamedTuple):
-    """A run to simulate: with its model's drafter or without, on profiles of a folder or the catalog's."""
-
-    run: Run
-    speculates: bool = False
-    profiles: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What a run took in the simulator, in seconds: mean TTFT, median TPOT.
-
-    `admitted` is how many sequences ran at once at the most; `fitted_on` what the engine's constants were
-    fitted on.
-    """
-
-    ttft_s: float
-    tpot_s: float
-    requests: int
-    admitted: int
-    fitted_on: tuple[str, ...]
-
-
-def replay(job: Job) -> Replayed | Refusal:
-    """Simulate one run, or say why it cannot be."""
-    run = job.run
-    drafter = drafter_for(run.model) if job.speculates else None
-    ledger = Ledger()
-    try:
-        cost = cost_of(run, drafter, job.profiles, ledger)
-        served, admitted = serve(cost, run)
-    except AgentsimError as bad:
-        return refusal_of(run.line, bad)
-    return Replayed(*times_of(served), len(served), admitted, ledger.fitted_on())
-
-
-def refusal_of(line: int, bad: AgentsimError) -> Refusal:
-    """Return the refusal of a row that the simulator has no answer for."""
-    kind = "does not fit" if isinstance(bad, InfeasibleError) else "the catalog lacks what it needs"
-    return Refusal(line, kind, str(bad))
 
 
 def times_of(served: Sequence[Served]) -> tuple[float, float]:
@@ -120,13 +77,15 @@ def request_count(users: int, per_user: int) -> int:
 def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Ledger) -> IterationCost:
     """Return the cost model of a run's engine. Raises `AgentsimError` where there is none.
 
-    The token budget is the harness's where it sets one.
+    The token budget is the harness's where it sets one. A harness starts an engine so that it may run all
+    users at once; memory may hold fewer.
     """
     parts = EngineParts(
         load_model(run.model), load_chip(run.gpu), engine_of(run, profiles), drafter, ledger, ""
     )
     cost: Any = plugins.load("backends", "gpu")(parts)
     budget = load_harnesses().harnesses[run.harness].batched_tokens.get(run.engine)
+    cost = replace(cost, max_sequences=max(cost.max_sequences, run.concurrency))
     return cost if budget is None else replace(cost, batched_tokens=_value(budget))  # type: ignore[no-any-return]
 
 

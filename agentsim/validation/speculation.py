@@ -25,11 +25,14 @@ FAR = 0.6
 
 @cache
 def drafter_for(model: str) -> Drafter | None:
-    """Return the drafter that comes with a model, or None; its drafts a step are the harnesses'."""
+    """Return the drafter that comes with a model, or None; its drafts a step are the harnesses'.
+
+    One that is a model of its own, with embeddings of its own, does not come with it.
+    """
     wanted = load_harnesses().draft_tokens.value or 1
     for name in catalog.names("models"):
         drafting = load_model(name).drafting
-        if drafting is not None and drafting.target == model:
+        if drafting is not None and drafting.target == model and drafting.shares_embeddings:
             text = next(iter(drafting.acceptance))
             known = len(drafting.acceptance[text].value or ())
             return Drafter(load_model(name), min(wanted, known), text)

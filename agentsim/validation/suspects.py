@@ -60,12 +60,12 @@ def _peak_share(run: Run) -> float:
 
 
 def _peak(run: Run) -> float:
-    peaks: Mapping[str, Any] = load_chip(run.gpu).dense_compute
+    peaks: Any = load_chip(run.gpu).dense_compute
     return float(_known(peaks.get(run.precision, peaks["bf16"])))
 
 
 def _fastest(run: Run) -> float:
-    shares: Mapping[str, Any] = load_harnesses().fastest_gemm
+    shares: Any = load_harnesses().fastest_gemm
     return float(_known(shares.get(run.precision, shares["bf16"])))
 
 

@@ -30,6 +30,10 @@ class Row:
         """Return a cell without blanks around it; empty where nothing is given."""
         return self._cells.get(column, "").strip()
 
+    def with_cells(self, cells: dict[str, str]) -> Row:
+        """Return the row with some cells set, or others added."""
+        return Row(self.path, self.line, {**self._cells, **cells})
+
     def number(self, column: str) -> float | None:
         """Return a finite number >= 0, or None where the cell is empty."""
         text = self.text(column)
