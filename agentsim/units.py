@@ -62,6 +62,7 @@ MAX_TOKENS = 10**9
 MAX_LINE = 200
 _LARGEST = {"time": 1e9, "size": 1e18}
 """About thirty years and an exabyte: what is larger is a slip of the pen, and overflows the clock."""
+MILLISECOND_S = _TIME["ms"]
 MICROSECOND_S = _TIME["us"]
 
 

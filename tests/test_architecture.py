@@ -23,7 +23,7 @@ RANKS = (
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
-    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
+    ("compare", "exports", "importers", "calibrate", "validation", "bench", "anchors", "anchor_measures"),
     ("terminal", "verbs", "verbs_logs", "verbs_hardware"),
     ("commands",),
     ("cli", "__main__"),
@@ -36,6 +36,7 @@ WITHIN_A_RANK = {
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),
+    ("calibrate", "validation"),
 }
 THIRD_PARTY = {
     "simpy": ("sim/",),

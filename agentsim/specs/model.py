@@ -33,9 +33,9 @@ class AttentionGroup(Strict):
     window_tokens: Tokens | None = None
     key_is_value: bool = False
     projects_kv: bool = True
-    gated: Annotated[bool, Field(description="the output is gated: the query projection is twice as wide")] = (
-        False
-    )
+    gated: Annotated[
+        bool, Field(description="the output is gated: the query projection is twice as wide")
+    ] = False
     kv_rank: Annotated[Count, Field(description="MLA: width of the compressed KV")] = 0
     rope_dim: Annotated[Count, Field(description="MLA: width of the positional part")] = 0
     query_rank: Annotated[Count, Field(description="MLA: width of the compressed query")] = 0
@@ -163,6 +163,7 @@ class Model(Strict):
     """One model; a drafter has a `drafting` section."""
 
     title: Line
+    also: Annotated[tuple[str, ...], Field(description="other models of the same shape")] = ()
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
     shape: Datum[Shape]
