@@ -51,6 +51,7 @@ BATCHES = st.builds(
     st.one_of(st.just(0), st.integers(1, 8192)),
     st.floats(0, 1e8),
     st.floats(0, 1e7),
+    st.integers(1, 64),
 )
 GROWING = [field for field in Batch._fields if field != "prefill_requests"]
 
