@@ -8,8 +8,8 @@ speculated is inferred anew each round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from agentsim.backends.gpu.constants import Constants
 from agentsim.backends.gpu.cost import GpuCost
 from agentsim.calibrate.engine_constants import Key, Space, pooled, space_of
+from agentsim.calibrate.gpu_report import Off
 from agentsim.calibrate.least_squares import Array, damped, solve
 from agentsim.calibrate.steady import Point, Times, point_of
 from agentsim.errors import AgentsimError
@@ -27,11 +28,10 @@ from agentsim.specs.sourced import Ledger
 from agentsim.validation.halves import profile_of
 from agentsim.validation.pool import in_parallel
 from agentsim.validation.rows import Run
-from agentsim.validation.serving import cost_of, mean_output, serve, streamed, times_of
+from agentsim.validation.serving import cost_of, serve, times_of
 from agentsim.validation.speculation import drafter_for, speculating
 from agentsim.validation.suspects import wrong_runs
 
-ROUNDS = 4
 FIT_ROUNDS = 8
 MIN_ROWS = 3
 """Runs from which on a profile is fitted on its own and told of to others."""
@@ -74,88 +74,115 @@ def _weight(trial: Trial) -> float:
     return trial.run.concurrency * (1 + _TOKEN_WEIGHT * trial.run.output_tokens)
 
 
-@dataclass
 class Fit:
-    """Constants by profile as they are fitted; `train` are the lines of the runs to fit on.
+    """Constants by profile as they are fitted, and what is known of every run.
 
     `speculates` are lines that are taken to have speculated, `wrong` those that look wrong, with the
     reason; `refused` those that no engine of the catalog runs.
     """
 
-    runs: Sequence[Run]
-    train: set[int]
-    points: dict[Key, Array] = field(default_factory=dict)
-    speculates: set[int] = field(default_factory=set)
-    wrong: dict[int, str] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-    _costs: dict[Variant, GpuCost] = field(default_factory=dict)
-    _known: dict[Variant, Point] = field(default_factory=dict)
+    def __init__(self, runs: Iterable[Run], train: set[int], processes: int | None = None) -> None:
+        """Compile every run's engine; `train` are the lines of the runs to fit on."""
+        self.train, self.processes = train, processes
+        self.points: dict[Key, Array] = {}
+        self.speculates: set[int] = set()
+        self.wrong: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
+        self._costs: dict[Variant, GpuCost] = {}
+        self._known: dict[Variant, Point] = {}
+        self._admitted: dict[Variant, int] = {}
+        for run in runs:
+            self._compile(run)
+        self._all = {run.line: run for run in runs if run.line not in self.refused}
 
-    def __post_init__(self) -> None:
-        for run in self.runs:
-            try:
-                for fast in (False, True)[: 1 + (drafter_for(run.model) is not None)]:
-                    drafter = drafter_for(run.model) if fast else None
-                    self._costs[run.line, fast] = cost_of(run, drafter, None, Ledger())
-            except AgentsimError as bad:
-                self.refused[run.line] = str(bad)
-        self.runs = [run for run in self.runs if run.line not in self.refused]
+    def _compile(self, run: Run) -> None:
+        drafter = drafter_for(run.model)
+        try:
+            self._costs[run.line, False] = cost_of(run, None, None, Ledger())
+            if drafter is not None:
+                self._costs[run.line, True] = cost_of(run, drafter, None, Ledger())
+        except AgentsimError as bad:
+            self.refused[run.line] = str(bad)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that engines of the catalog can run."""
+        return [run for line, run in self._all.items() if line not in self.refused]
 
     @property
     def keys(self) -> list[Key]:
         """All profiles that runs were taken on."""
         return sorted({key_of(run) for run in self.runs})
 
-    def rows(self, key: Key) -> list[Run]:
-        """The runs that a profile is fitted on."""
+    def of_profile(self, key: Key) -> list[Run]:
+        """Return the runs that a profile is fitted on."""
         used = (r for r in self.runs if r.line in self.train and r.line not in self.wrong)
         return [run for run in used if key_of(run) == key]
 
     def variants(self, lines: set[int]) -> list[Variant]:
-        """Return the runs of these lines, those of models with a drafter in both ways."""
-        return [variant for variant in self._costs if variant[0] in lines and variant[0] not in self.refused]
+        """Return what is to be simulated of these lines: both ways of a run until one of them is chosen."""
+        return [
+            (line, fast)
+            for line, fast in self._costs
+            if line in lines
+            and line not in self.refused
+            and ((line, fast) not in self._known or fast is (line in self.speculates))
+        ]
 
     def constants(self, run: Run) -> Constants:
-        """Return the constants that a run is simulated with."""
+        """Return the constants that a run has so far."""
         key, base = key_of(run), self._costs[run.line, False].constants
         return space(key).constants(self.points.get(key, space(key).start), base_of(base))
 
-    def simulate(
-        self, lines: set[int], done: Callable[[], None], processes: int | None = None
-    ) -> dict[Variant, Simulated]:
-        """Run the real server over these lines at the constants so far."""
-        by_line = {run.line: run for run in self.runs}
+    def simulate(self, lines: set[int], done: Callable[[], None] = lambda: None) -> None:
+        """Run the real server over these lines at the constants so far, and infer anew what they are."""
         variants = self.variants(lines)
         trials = [
-            Trial(by_line[line], self._costs[line, fast].at(self.constants(by_line[line])))
+            Trial(self._all[line], self._costs[line, fast].at(self.constants(self._all[line])))
             for line, fast in variants
         ]
-        results = in_parallel(simulate_trial, trials, _weight, done, processes)
-        found: dict[Variant, Simulated] = {}
+        results = in_parallel(simulate_trial, trials, _weight, done, self.processes)
         for variant, trial, result in zip(variants, trials, results, strict=True):
             if result is None:
                 self.refused[variant[0]] = "the engine could not run it"
-                continue
-            found[variant] = result
-            self._known[variant] = point_of(trial.run, trial.cost, result.times)
-        self.runs = [run for run in self.runs if run.line not in self.refused]
-        return found
+            else:
+                self._known[variant] = point_of(trial.run, trial.cost, result.times)
+                self._admitted[variant] = result.admitted
+        self._infer(lines)
 
-    def infer(self, lines: set[int], found: Mapping[Variant, Simulated]) -> None:
+    def _infer(self, lines: set[int]) -> None:
         """Say which of these runs speculated and which look wrong, by what the server took."""
         runs = [run for run in self.runs if run.line in lines]
         tpots = {
-            fast: {line: seen(found[line, fast].times, self._known[line, fast])[1] for line, f in found if f is fast}
+            fast: {r.line: self.seen(r, fast).tpot_s for r in runs if (r.line, fast) in self._known}
             for fast in (False, True)
         }
         self.speculates = (self.speculates - lines) | speculating(runs, tpots[False], tpots[True])
-        admitted = {run.line: found[run.line, run.line in self.speculates].admitted for run in runs}
-        wrong = wrong_runs(runs, self.speculates, admitted)
-        self.wrong = {line: why for line, why in self.wrong.items() if line not in lines} | wrong
+        admitted = {run.line: self._admitted[self._variant(run)] for run in runs}
+        kept = {line: why for line, why in self.wrong.items() if line not in lines}
+        self.wrong = kept | wrong_runs(runs, self.speculates, admitted)
+
+    def _variant(self, run: Run) -> Variant:
+        return run.line, run.line in self.speculates
+
+    def seen(self, run: Run, fast: bool) -> Times:
+        """Return what a client sees of a run at the constants so far; exact where it was just simulated."""
+        return self._known[run.line, fast].at(self.constants(run))
+
+    def offs(self, lines: set[int]) -> list[Off]:
+        """Return the errors of these runs that do not look wrong."""
+        return [self._off(run) for run in self.runs if run.line in lines and run.line not in self.wrong]
+
+    def _off(self, run: Run) -> Off:
+        line, fast = self._variant(run)
+        times, able = self.seen(run, fast), (line, True) in self._costs
+        said = ("on" if fast else "off") if able else "none"
+        tpot, ttft = times.tpot_s / run.tpot_s - 1, times.ttft_s / run.ttft_s - 1
+        return Off(line, key_of(run), run.model, tpot, ttft, said)
 
     def fit(self) -> None:
         """Fit every profile on its runs; one with too few takes what the others lead to expect."""
-        rows = {key: len(self.rows(key)) for key in self.keys}
+        rows = {key: len(self.of_profile(key)) for key in self.keys}
         told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
         fitted: dict[Key, Array] = {}
         for key in self.keys:
@@ -165,9 +192,9 @@ class Fit:
         self.points = fitted
 
     def _fit_one(self, key: Key, start: Array, expected: Array) -> Array:
-        bounds, runs = space(key), self.rows(key)
-        points = [self._known[run.line, run.line in self.speculates] for run in runs]
-        bases = [base_of(point.cost.constants) for point in points]
+        bounds, runs = space(key), self.of_profile(key)
+        points = [self._known[self._variant(run)] for run in runs]
+        bases = [base_of(self._costs[run.line, False].constants) for run in runs]
         measured = np.log([[run.ttft_s, run.tpot_s] for run in runs])
 
         def residuals(at: Array) -> Array:
@@ -178,12 +205,6 @@ class Fit:
             return np.concatenate([*(part / _TPOT_NOISE for part in far), (at - expected) / _SPREAD])
 
         return solve(residuals, start, bounds.low, bounds.high, FIT_ROUNDS).point
-
-
-def seen(times: Times, point: Point) -> tuple[float, float]:
-    """Return TTFT and TPOT as the client of a simulated run sees them."""
-    cost = point.cost
-    return streamed(times.ttft_s + cost.request_s, times.tpot_s, cost.stream_tokens, point.load.output)
 
 
 def key_of(run: Run) -> Key:
@@ -207,6 +228,4 @@ def _attention_share() -> float:
 
 def base_of(constants: Constants) -> Constants:
     """Return constants with those that serving takes from the law: the attention's share of the peak."""
-    from dataclasses import replace
-
     return replace(constants, attention_share=_attention_share())
