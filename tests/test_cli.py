@@ -33,6 +33,10 @@ SUB_AGENTS = str(ROOT / "workflows" / "code-review.yaml")
 LOG = str(ROOT / "tests" / "data" / "weka_plain.json")
 SPREAD = {"avg", "min", "max", "p99", "p95", "p90", "p75", "p50", "std"}
 PARTS = {"queue", "prefill", "decode", "kv_transfer", "tool", "file", "network", "compaction"}
+RUNS = (
+    "model,gpu,engine,isl,osl,batch_size,tp,moe_tp,moe_ep,attention_dp,concurrency,precision,ttft_ms,tpot_ms\n"
+    "Llama-3.3-70B,h200_sxm,trtllm,1024,128,4,4,1,1,1,4,fp8,120,11\n"
+)
 RUN_KEYS = {
     "schema", "workflow", "deployment", "runs", "seed", "task_completion_s", "trajectory_e2e_latency_ms",
     "breakdown_s", "human_wait_s", "tokens", "peak_context_tokens", "model_calls", "output_tokens_per_s",
@@ -146,6 +150,7 @@ def test_the_example_in_a_commands_help_runs(example, tmp_path, monkeypatch):
     (tmp_path / "workflows").symlink_to(ROOT / "workflows")
     (tmp_path / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
     sessions_file(tmp_path / "sessions.jsonl.gz")
+    (tmp_path / "runs.csv").write_text(RUNS, "utf-8")
     command = example.partition(" > ")[0]
     assert printed(*shlex.split(command)[1:])
 

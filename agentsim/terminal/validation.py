@@ -67,7 +67,7 @@ def _tables(report: Report, width: int) -> Table:
     table = grid("left", *["right"] * (7 if wide else 6), "left", padding=2)
     table.add_row(Text("Error, %", style="bold"), Text(), *_bold("TPOT", "", "", "TTFT"))
     table.add_row(Text(), *_dim(_HEADS if wide else _HEADS[:-1]), *_dim(["TPOT median"] * wide))
-    room = min(width - 76, 60) if wide else 0
+    room = min(width - 76, 40) if wide else 0
     table.add_row(*_row("all", Errors.of(report.counted), room))
     for headings in (report.group_by, *[(h,) for h in report.headings]):
         groups = report.by(*headings)
@@ -159,7 +159,8 @@ def _speculation(report: Report) -> list[tuple[str, str]]:
         f"{len(runs):,} taken with it {'on' if kind == 'on' else 'off'} (TPOT median {_median(runs)} %)"
         for kind, runs in sorted(by.items(), reverse=True)
     ]
-    text = f"{', '.join(models)} have a drafter and rows do not say whether it ran: {', '.join(parts)}"
+    come = "comes" if len(models) == 1 else "come"
+    text = f"{', '.join(models)} {come} with a drafter; rows do not say whether it ran: {', '.join(parts)}"
     return [("Speculation", text + "; whichever lies nearer to all runs of a server")]
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agentsim.errors import InputError
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
 from agentsim.validation.halves import HALF, fitted_lines
@@ -37,8 +38,10 @@ class Plan:
     """What a file asks to be simulated. `steps` simulations make the report."""
 
     def __init__(self, path: str, choices: Choices = Choices()) -> None:
-        """Read a file. Raises `InputError` where it is no CSV of measured runs."""
+        """Read a file. Raises `InputError` for what is no CSV of runs, or no folder."""
         self.path, self.choices = path, choices
+        if choices.profiles is not None and not os.path.isdir(choices.profiles):
+            raise InputError(f"{choices.profiles}: no such folder; it takes one of engine profiles (YAML)")
         kind, rows = read_table(path, rows_of.COLUMNS, disaggregated.COLUMNS)
         self.separate = kind == 1
         self._found = disaggregated.measured(rows) if self.separate else rows_of.measured(rows)
