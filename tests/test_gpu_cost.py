@@ -421,12 +421,16 @@ def test_more_drafts_yield_more_tokens_and_cost_more_time(name):
 
 
 @pytest.mark.parametrize("name", SPECULATIVE_GPU)
-def test_a_verification_costs_as_much_as_an_iteration_over_its_drafts_and_one_more(name):
+def test_a_verification_costs_no_more_than_an_iteration_over_its_drafts_and_one_more(name):
+    """Its sequences are as few as before; beside the passes each draft costs the host a share of a step."""
     drafts, sequences = catalog.load(Deployment, name).speculation.draft_tokens, 200
     cost, plain = cost_of(name), cost_of(name, "speculation=null")
     drafting = drafts * cost.draft.forward.time_s(sequences, Batch(sequences, 0, 0))
     verifying = cost.iteration_s(Batch(sequences, 0, 0)) - drafting
-    assert verifying == pytest.approx(plain.iteration_s(Batch(sequences * (drafts + 1), 0, 0)), rel=1e-9)
+    longer = 1 + drafts * catalog.load(GpuLaw, "gpu-law").draft_overhead.value
+    assert plain.iteration_s(Batch(sequences, 0, 0)) * longer < verifying
+    most = plain.iteration_s(Batch(sequences * (drafts + 1), 0, 0))
+    assert verifying <= longer * most * (1 + 1e-9)
 
 
 ACCEPTED = [

@@ -34,6 +34,8 @@ class GpuLaw(Strict):
     """By how much a layer's fixed time is longer than one of plain attention."""
     expert_imbalance: dict[str, Datum[Number]]
     """By groups of experts: how many standard deviations the fullest group lies over the mean."""
+    draft_overhead: Datum[Number]
+    """Share by which a step takes longer for each draft, beside what its passes take."""
     dispatch_bytes: Datum[Positive]
     """Bytes of one value of a token on its way to an expert or back, the mean of both ways."""
     all_to_all_share: Datum[Positive]

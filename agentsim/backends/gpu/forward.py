@@ -3,6 +3,7 @@
     t =   roof(weights read, multiplied) + roof(experts read, multiplied)     roof(a, b) = (a^n + b^n)^(1/n)
         + max(KV read, attention multiplied) + window + sparse attention and its indexer + linear states
         + collectives + layers x time per layer + time per iteration + sequences x time per sequence
+        all that longer by a share per draft
         + [prefill] time per prefill + attention of its pairs
 
 `Work` is physics: what a pass moves and multiplies, at published peaks. `rates` divides it by what the
@@ -89,6 +90,7 @@ class Work:
     choice: float
     imbalance: float
     roof_exponent: float
+    draft_overhead: float
     collective: Collective | None
 
 
@@ -96,8 +98,8 @@ class Work:
 class ForwardPass:
     """One model's forward pass on one engine: times per token, per KV token, per attention pair.
 
-    `verified` is how many tokens of a sequence it checks. The multiplications of a drafted pass read the
-    same KV once.
+    `verified` is how many tokens of a sequence it checks; all of them read the same KV once. `drafted` is
+    how much longer a step takes for its drafts' host work: sampling, rejection, launches in between.
     """
 
     read_s: float
@@ -113,6 +115,7 @@ class ForwardPass:
     copies: int
     stages: int
     verified: int
+    drafted: float
     roof_exponent: float
     collective: Collective | None
     experts: Experts | None
@@ -131,21 +134,21 @@ class ForwardPass:
         tokens = decoding + prefill
         time = self.overhead_s + context * self.context_s + window * self.window_s
         time += sequences * self.sequence_s
-        multiply = decoding * (self.token_s + self.head_token_s)
+        multiply, beside = decoding * (self.token_s + self.head_token_s), 0.0
         if prefill:
             # prompts lie on one copy of the attention each: few of them leave the others waiting
             crowding = self.copies / min(self.copies, max(batch.prefill_requests, 1))
             multiply += prefill * crowding * self.token_s
             multiply += min(batch.prefill_requests * crowding, prefill) * self.head_token_s
             pairs = batch.prefill_pairs * self.pair_s + batch.prefill_window_pairs * self.window_pair_s
-            time += self.prefill_s + crowding * pairs
+            beside = self.prefill_s + crowding * pairs
         time += self._roof(self.read_s, multiply)
         if self.experts is not None:
             read = self.experts.read_all_s * self.experts.share(tokens)
             time += self._roof(read, tokens * self.experts.token_s)
         if self.collective is not None:
             time += self.collective.time_s(tokens)
-        return time
+        return (time * self.drafted if decoding else time) + beside
 
     def _roof(self, read_s: float, multiply_s: float) -> float:
         n = self.roof_exponent
@@ -188,6 +191,7 @@ def rates(work: Work, constants: Constants, verified: int = 1) -> ForwardPass:
         copies=work.copies,
         stages=work.stages,
         verified=verified,
+        drafted=1.0 + work.draft_overhead * (verified - 1),
         roof_exponent=work.roof_exponent,
         collective=work.collective,
         experts=experts,
@@ -220,6 +224,7 @@ def work_of(model: Model, precision: Precision, group: Group) -> Work:
         choice=choice,
         imbalance=_imbalance(shape, group),
         roof_exponent=group.ledger.take(group.law.roof_exponent),
+        draft_overhead=group.ledger.take(group.law.draft_overhead),
         collective=collective_of(shape, group),
     )
 
