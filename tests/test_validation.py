@@ -15,7 +15,8 @@ from agentsim.specs.sourced import Ledger
 from agentsim.units import to_ns
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
-from agentsim.validation.judge import Choices, Plan, in_fit, octave
+from agentsim.validation.halves import fitted_lines
+from agentsim.validation.judge import Choices, Plan, octave
 from agentsim.validation.parallelism import parallelism_of
 from agentsim.validation.pool import in_parallel
 from agentsim.validation.report import Errors, quantile
@@ -242,11 +243,22 @@ def test_a_step_of_another_order_than_elsewhere_looks_wrong():
     assert wrong(replace(here, gpu="h100"), there) == {}, "less bandwidth may be slower"
 
 
-def test_runs_of_one_configuration_lie_in_the_same_half_of_a_holdout():
-    runs = [run(line, isl=isl) for line, isl in enumerate((128, 256, 512), 2)]
-    assert len({in_fit(r, 1) for r in runs}) == 1
-    others = [replace(runs[0], chips=c, engine=e) for c in (1, 2, 4, 8) for e in ("vllm", "sglang", "trtllm")]
-    assert {in_fit(r, 3) for r in others} == {True, False}
+def test_runs_of_one_configuration_lie_on_the_same_side_of_a_holdout():
+    loads = [run(line, isl=isl) for line, isl in enumerate((128, 256, 512), 2)]
+    others = [replace(loads[0], line=10 + tp, chips=tp) for tp in (1, 2, 8)]
+    for seed in range(4):
+        fitted = fitted_lines([*loads, *others], seed)
+        assert len({r.line in fitted for r in loads}) == 1
+        assert 0 < sum(r.line in fitted for r in others) < len(others) + 1
+    assert len({frozenset(fitted_lines([*loads, *others], seed)) for seed in range(8)}) > 1
+
+
+def test_a_holdout_judges_what_a_fit_left_out(tmp_path):
+    path = table(tmp_path / "runs.csv", *[{**LLAMA, "tp": tp} for tp in (1, 2, 4, 8)])
+    report = Plan(path, Choices(holdout=0, processes=1)).report()
+    assert (len(report.judged), report.in_fit) == (2, 2)
+    fitted = fitted_lines(rows_of.read_runs(path).runs, 0)
+    assert {run.line for run in report.judged} == {2, 3, 4, 5} - fitted
 
 
 def test_every_row_is_judged_refused_or_a_repeat(tmp_path):

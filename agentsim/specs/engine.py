@@ -81,6 +81,8 @@ class EngineProfile(Strict):
     attention_efficiency: Datum[Efficiency]
     layer_overhead: Datum[Seconds]
     request_overhead: Datum[Seconds]
+    stream_interval: Datum[Positive] | None = None
+    """For engines that hand over several tokens at once under load: where a fit of it starts."""
     all_reduce: dict[str, AllReduce]
     memory_share: Datum[Efficiency]
     """Share of the memory that weights and KV may fill; or, of `free` memory, that KV may fill."""

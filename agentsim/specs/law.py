@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from agentsim.fields import Efficiency, Line, Number, Positive, Strict
+from agentsim.specs.engine import ModelClass, ServingConstants
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -37,4 +38,6 @@ class GpuLaw(Strict):
     """Bytes of one value of a token on its way to an expert or back, the mean of both ways."""
     all_to_all_share: Datum[Positive]
     """Time of an all-to-all over that of an all-reduce of as many bytes."""
+    priors: dict[ModelClass, ServingConstants]
+    """Where a fit of serving runs starts from, and in which range it stays."""
     multiplied_in: dict[Literal["nvfp4", "mxfp4", "int4"], Datum[Kernels]]

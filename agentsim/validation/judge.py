@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentsim import seeds
 from agentsim.errors import InputError
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
+from agentsim.validation.halves import HALF, fitted_lines
 from agentsim.validation.pool import in_parallel
 from agentsim.validation.replay import Job, Replayed, replay
 from agentsim.validation.report import Judged, Refused, Report
@@ -31,15 +31,7 @@ class Choices:
     profiles: str | None = None
     holdout: int | None = None
     processes: int | None = None
-
-
-def in_fit(run: Run, seed: int) -> bool:
-    """Tell whether a run lies in the half that is fitted on; the other half is left out.
-
-    Runs of one configuration (model, GPU, engine, format, parallelism) lie in the same half.
-    """
-    setup = (run.model, run.gpu, run.engine, run.precision)
-    return seeds.stream(seed, *setup, run.chips, run.attention_dp, run.expert_parallel)() < 0.5
+    share: float = HALF
 
 
 class Plan:
@@ -54,7 +46,8 @@ class Plan:
         self.separate = kind == 1
         self._found = disaggregated.measured(rows) if self.separate else rows_of.measured(rows)
         seed = choices.holdout
-        self._runs = [run for run in self._found.runs if seed is None or not in_fit(run, seed)]
+        fitted = set() if seed is None else fitted_lines(self._found.runs, seed, choices.share)
+        self._runs = [run for run in self._found.runs if run.line not in fitted]
         self._jobs = self._to_simulate()
 
     @property

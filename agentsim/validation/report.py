@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agentsim.units import MILLISECOND_S
 
+T = TypeVar("T")
 WORST = 10
 
 
@@ -214,9 +215,9 @@ def _rank(text: str) -> tuple[int, str]:
     return (int(first) if first.isdigit() else -1), text
 
 
-def grouped(runs: Iterable[Judged], key: Callable[[Judged], Any]) -> dict[Any, list[Judged]]:
+def grouped(runs: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
     """Return runs by key, in the order in which keys are met."""
-    groups: dict[Any, list[Judged]] = {}
+    groups: dict[Any, list[T]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return groups

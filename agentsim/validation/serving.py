@@ -13,8 +13,9 @@ from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
-from agentsim import plugins, seeds
+from agentsim import seeds
 from agentsim.backends.base import Drafter, EngineParts, IterationCost
+from agentsim.backends.gpu.cost import GpuCost, compile_gpu
 from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
@@ -31,6 +32,15 @@ LEAST, MANY, FEW_ROUNDS = 24, 256, 4
 def times_of(served: Sequence[Served]) -> tuple[float, float]:
     """Return mean TTFT and median TPOT, which measured columns agree with; one output is over 1 token."""
     return fmean(s.ttft_s for s in served), median(s.tpot_s for s in served if s.tpot_s)
+
+
+def streamed(ttft_s: float, tpot_s: float, interval: float, output: float) -> tuple[float, float]:
+    """Return TTFT and TPOT as a client sees them that gets `interval` tokens at once.
+
+    Its first chunk comes when as many tokens are made; the other tokens seem the faster.
+    """
+    late = min(interval - 1.0, output / 2)
+    return ttft_s + late * tpot_s, tpot_s * (1.0 - late / (output - 1.0))
 
 
 def serve(cost: IterationCost, run: Run) -> tuple[list[Served], int]:
@@ -54,6 +64,11 @@ def requests_of(run: Run) -> list[tuple[int, int]]:
     return loads(harness, run.input_tokens, run.output_tokens, run.concurrency)
 
 
+def mean_output(run: Run) -> float:
+    """Return the mean number of output tokens of a run's requests."""
+    return fmean(output for _, output in requests_of(run))
+
+
 def loads(harness: Harness, input_tokens: int, output_tokens: int, users: int) -> list[tuple[int, int]]:
     """Return (prompt, output) of every request of a harness with these labels."""
     shortest, per_user = _value(harness.shortest), _value(harness.requests_per_user)
@@ -74,7 +89,7 @@ def request_count(users: int, per_user: int) -> int:
     return max(per_user * users, LEAST)
 
 
-def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Ledger) -> IterationCost:
+def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Ledger) -> GpuCost:
     """Return the cost model of a run's engine. Raises `AgentsimError` where there is none.
 
     The token budget is the harness's where it sets one. A harness starts an engine so that it may run all
@@ -83,10 +98,10 @@ def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Led
     parts = EngineParts(
         load_model(run.model), load_chip(run.gpu), engine_of(run, profiles), drafter, ledger, ""
     )
-    cost: Any = plugins.load("backends", "gpu")(parts)
+    cost = compile_gpu(parts)
     budget = load_harnesses().harnesses[run.harness].batched_tokens.get(run.engine)
     cost = replace(cost, max_sequences=max(cost.max_sequences, run.concurrency))
-    return cost if budget is None else replace(cost, batched_tokens=_value(budget))  # type: ignore[no-any-return]
+    return cost if budget is None else replace(cost, batched_tokens=_value(budget) * run.attention_dp)
 
 
 def engine_of(run: Run, profiles: str | None = None) -> Engine:
