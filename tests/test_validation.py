@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from test_cli import data, printed
 
 from agentsim.sim.closed_loop import closed_loop
 from agentsim.sim.server import EngineServer
+from agentsim.specs import catalog
 from agentsim.specs.sourced import Ledger
 from agentsim.units import to_ns
 from agentsim.validation import disaggregated
@@ -336,3 +338,19 @@ def test_the_screen_says_how_far_off_and_what_was_refused(tmp_path):
     for part in ("TPOT is off by", "by group", "1 row: no GPU 'h999' in the catalog", "Speculation", "Worst"):
         assert part in said
     assert data("validate-model", path, "--processes", "1")["rows"] == 2
+
+
+def test_constants_fitted_on_a_file_of_this_name_are_never_called_a_prediction(tmp_path):
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    profile = catalog.document("engines", "trtllm-h200").name
+    text = Path(profile).read_text("utf-8")
+    assert "basis: datasheet}" in text
+    fitted = text.replace("basis: datasheet}", 'basis: calibrated, fitted_on: "runs.csv: 9 runs"}', 1)
+    assert "memory_share" in next(line for line in fitted.splitlines() if "runs.csv" in line)
+    (folder / "trtllm-h200.yaml").write_text(fitted, "utf-8")
+    path = table(tmp_path / "runs.csv", LLAMA)
+    said = printed("validate-model", path, "--profiles", str(folder))
+    assert "In sample  1 of 1 runs" in said
+    assert "not of a prediction" in " ".join(said.split())
+    assert "In sample" not in printed("validate-model", table(tmp_path / "other.csv", LLAMA))
