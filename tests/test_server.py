@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from slow_stepper import Call, SlowEngine
 
-from agentsim.backends.base import Batch, IterationCost
+from agentsim.backends.base import Batch, IterationCost, ServingRules
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
@@ -39,6 +39,7 @@ class Simple:
     kv_capacity_bytes: float = 1e9
     kv_knee_bytes: float = inf
     far_byte_s: float = 0.0
+    rules: ServingRules = ServingRules()
     batched_tokens: int = 100
     max_sequences: int = 8
     tokens_per_step: float = 1.0

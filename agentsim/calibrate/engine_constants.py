@@ -118,7 +118,7 @@ def likeness(one: Key, other: Key) -> float:
     if one.kind != other.kind:
         return 0.0
     shared = {
-        "engine": one.engine == other.engine,
+        "engine": one.engine.split("-")[0] == other.engine.split("-")[0],
         "generation": _generation(one.gpu) == _generation(other.gpu),
         "gpu": one.gpu == other.gpu,
         "precision": one.precision == other.precision,

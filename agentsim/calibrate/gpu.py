@@ -151,16 +151,15 @@ class Fit:
         self._infer(lines)
 
     def _infer(self, lines: set[int]) -> None:
-        """Say which of these runs speculated and which look wrong, by what the server took."""
+        """Say which of these runs speculated and which of all look wrong, by what the server took."""
         runs = [run for run in self.runs if run.line in lines]
         tpots = {
             fast: {r.line: self.seen(r, fast).tpot_s for r in runs if (r.line, fast) in self._known}
             for fast in (False, True)
         }
         self.speculates = (self.speculates - lines) | speculating(runs, tpots[False], tpots[True])
-        admitted = {run.line: self._admitted[self._variant(run)] for run in runs}
-        kept = {line: why for line, why in self.wrong.items() if line not in lines}
-        self.wrong = kept | wrong_runs(runs, self.speculates, admitted)
+        admitted = {run.line: self._admitted.get(self._variant(run), 0) for run in self.runs}
+        self.wrong = wrong_runs(self.runs, self.speculates, admitted)
 
     def _variant(self, run: Run) -> Variant:
         return run.line, run.line in self.speculates

@@ -69,16 +69,11 @@ def steady(cost: GpuCost, load: Load) -> Times:
     plain_s = cost.iteration_s(decoding)
     mixed_s = cost.iteration_s(decoding._replace(**prefill))
     alone_s = cost.iteration_s(Batch(0, 0.0, 0.0, **prefill))  # type: ignore[arg-type]
-    first = _prefill_first(cost)
+    first = cost.rules.prefill_first
     stalled_s = chunks * (alone_s if first else mixed_s - plain_s)
     steps = (load.output - 1) / cost.tokens_per_step
     tpot_s = (steps * plain_s + sequences * stalled_s) / (load.output - 1)
     return Times(plain_s / 2 + chunks * (alone_s if first else mixed_s), tpot_s)
-
-
-def _prefill_first(cost: GpuCost) -> bool:
-    rules = getattr(cost, "rules", None)
-    return bool(rules and rules.prefill_first)
 
 
 class Point(NamedTuple):

@@ -95,6 +95,8 @@ class StagedServer:
             else:
                 request = self._submit(stage, answer)
                 yield request.done
+                if stage.does != "decode":
+                    answer.cached = request.cached
                 for part, name, length in request.stretches():
                     if length:
                         answer.add(part, f"{name} on {stage.engine}", length)
@@ -104,9 +106,7 @@ class StagedServer:
         if stage.does == "decode":
             return server.submit_decode(answer.work)
         output = answer.output if stage.does == "all" else min(answer.output, 1)
-        request = server.submit(answer.work._replace(output=output))
-        answer.cached = request.cached
-        return request
+        return server.submit(answer.work._replace(output=output))
 
 
 def staged(

@@ -74,6 +74,8 @@ class EngineProfile(Strict):
     software: str
     hardware: str
     sources: dict[str, str] = Field(default_factory=dict)
+    model_classes: tuple[ModelClass, ...] = ("dense", "moe")
+    """For a profile of one version of the software: what differs in it."""
     serving: dict[ModelClass, dict[Precision, ServingConstants]] = Field(default_factory=dict)
     weight_read_efficiency: dict[Precision, Datum[Efficiency]]
     kv_read_efficiency: Datum[Efficiency]
@@ -91,3 +93,9 @@ class EngineProfile(Strict):
     """Token budget of one iteration."""
     sequences: Datum[PositiveCount]
     """Sequences that run at once."""
+    block_tokens: Datum[PositiveTokens] | None = None
+    """Tokens of a KV block; only whole blocks are reused. Default: KV by the token."""
+    scheduling: Datum[Literal["mixed", "prefill_first"]] | None = None
+    """Whether an iteration decodes and prefills (the default), or prefills alone while prompts wait."""
+    admission: Datum[Literal["reserve", "grow"]] | None = None
+    """Whether a call starts when its output fits too (the default), or its prompt, and may be put back."""

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from agentsim import seeds
 from agentsim.backends.gpu.weights import format_of
 from agentsim.errors import InfeasibleError
-from agentsim.validation.names import load_model
+from agentsim.validation.names import load_model, software_of
 from agentsim.validation.rows import Run
 
 HALF = 0.5
 
 
 def profile_of(run: Run) -> tuple[str, str, str, str]:
-    """Return what an engine's constants are told apart by: engine, GPU, format of the weights, class."""
-    return (run.engine, run.gpu, _stored(run), run.kind)
+    """Return what an engine's constants are told apart by: software, GPU, format of the weights, class."""
+    return (software_of(run.engine, run.version, run.gpu, run.kind), run.gpu, _stored(run), run.kind)
 
 
 def _stored(run: Run) -> str:
@@ -29,7 +29,7 @@ def _stored(run: Run) -> str:
 
 def configuration_of(run: Run) -> tuple[object, ...]:
     """Return model, engine and parallelism: runs of one configuration differ in their load alone."""
-    setup = (run.model, run.gpu, run.engine, run.precision)
+    setup = (run.model, run.gpu, software_of(run.engine, run.version, run.gpu, run.kind), run.precision)
     return (*setup, run.chips, run.attention_dp, run.expert_parallel)
 
 

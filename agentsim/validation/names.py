@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from agentsim.specs import catalog
+from agentsim.specs.engine import EngineProfile
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 
@@ -51,3 +53,32 @@ def precision_in(named: str) -> str | None:
     """Return the weight format that a checkpoint's name ends in, or None."""
     last = named.lower().rsplit("-", 1)[-1]
     return {"nvfp4": "fp4", "mxfp4": "fp4"}.get(last, last if last in ("fp8", "bf16", "fp4") else None)
+
+
+@cache
+def software_of(engine: str, version: str, gpu: str, kind: str) -> str:
+    """Return the software whose profile holds for an engine's version and a class of models.
+
+    A profile with a version in its name (`trtllm-1.1`) holds for that version and those before, for the
+    classes that it names; one without for all others. A run without a version is taken as the oldest: what
+    is recent says which it is.
+    """
+    wanted = _numbers(version)
+    for profile in _versioned(engine, gpu):
+        if kind in profile.model_classes and (not wanted or wanted <= _numbers(profile.software)):
+            return profile.software
+    return engine
+
+
+@cache
+def _versioned(engine: str, gpu: str) -> tuple[EngineProfile, ...]:
+    """Return the profiles of an engine on a GPU that are of one version, the oldest first."""
+    names = (n for n in catalog.names("engines") if n.startswith(f"{engine}-") and n.endswith(f"-{gpu}"))
+    profiles = [catalog.load(EngineProfile, name) for name in names if name != f"{engine}-{gpu}"]
+    return tuple(sorted(profiles, key=lambda p: _numbers(p.software)))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, such as (1, 2) of 1.2.0rc6; none of a name."""
+    found = re.search(r"(?:^|-)(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else ()

@@ -23,7 +23,7 @@ from agentsim.sim.server import EngineServer
 from agentsim.specs.deployment import Engine, PrecisionChoice
 from agentsim.specs.harness import Harness, load_harnesses
 from agentsim.specs.sourced import Ledger
-from agentsim.validation.names import load_chip, load_model
+from agentsim.validation.names import load_chip, load_model, software_of
 from agentsim.validation.rows import Run
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
@@ -106,12 +106,13 @@ def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Led
 
 def engine_of(run: Run, profiles: str | None = None) -> Engine:
     """Return the engine that a run describes. Raises `InfeasibleError` for a format that no engine has."""
-    own = os.path.join(profiles, f"{run.engine}-{run.gpu}.yaml") if profiles is not None else ""
+    software = software_of(run.engine, run.version, run.gpu, run.kind)
+    own = os.path.join(profiles, f"{software}-{run.gpu}.yaml") if profiles is not None else ""
     return Engine(
         hardware=run.gpu,
         chips=run.chips,
         precision=_formats(run, load_harnesses().harnesses[run.harness]),
-        software=own if os.path.isfile(own) else run.engine,
+        software=own if os.path.isfile(own) else software,
         attention_dp=run.attention_dp,
         expert_parallel=run.expert_parallel,
     )

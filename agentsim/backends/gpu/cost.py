@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from agentsim.backends.base import Batch, Drafter, EngineParts, expected_tokens
+from agentsim.backends.base import Batch, Drafter, EngineParts, ServingRules, expected_tokens
 from agentsim.backends.gpu.constants import Constants, constants_of
 from agentsim.backends.gpu.forward import ForwardPass, Work, kv_times, rates, window_of, work_of
 from agentsim.backends.gpu.group import Group, group_of
+from agentsim.backends.gpu.serving import serving_rules
 from agentsim.backends.gpu.weights import format_of, kv_bytes, kv_capacity_bytes
 from agentsim.specs.engine import ModelClass
 from agentsim.specs.model import Shape
@@ -44,6 +45,7 @@ class GpuCost:
     stream_tokens: float
     works: tuple[Work, ...]
     constants: Constants
+    rules: ServingRules = ServingRules()
 
     @property
     def kv_knee_bytes(self) -> float:
@@ -108,6 +110,7 @@ def compile_gpu(parts: EngineParts) -> GpuCost:
         stream_tokens=constants.stream_tokens,
         works=tuple(works),
         constants=constants,
+        rules=serving_rules(group),
     )
 
 
