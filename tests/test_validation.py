@@ -96,7 +96,9 @@ def test_a_checkpoint_is_known_by_its_shape_whoever_publishes_it():
     [
         ({"model": "acme/none-7b"}, "no model 'acme/none-7b'"),
         ({"gpu": "h999"}, "no GPU 'h999'"),
+        ({"gpu": "h100_pcie"}, "no GPU 'h100_pcie'"),
         ({"pp": 2}, "pipeline"),
+        ({"concurrency": 10**9, "batch_size": 10**9}, "more than 100,000 users"),
         ({"concurrency": "", "batch_size": ""}, "neither concurrency nor batch_size"),
         ({"tpot_ms": 0}, "a measured time is 0"),
         ({"ttft_ms": ""}, "ttft_ms is not given"),
@@ -112,6 +114,7 @@ def test_what_a_row_leaves_out_is_assumed_aloud():
     assert run(precision="").precision == "bf16"
     named = run(precision="", model="nvidia/Qwen3-32B-FP8")
     assert (named.precision, "precision is not given: fp8" in named.assumed[0]) == ("fp8", True)
+    assert run(precision="", model="nvidia/Llama-3.3-70B-Instruct-FP8-dynamic").precision == "fp8"
     found = run(concurrency="", batch_size=24)
     assert (found.concurrency, found.assumed[0]) == (24, "concurrency is not given: batch_size")
 
