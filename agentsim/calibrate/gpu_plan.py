@@ -1,4 +1,4 @@
-"""A file of serving runs to engine profiles: fit on a half, judge on the other, then, if asked, fit on all."""
+"""A file of serving runs to engine profiles: fit on a half, judge on the other; if asked, fit on all."""
 
 from __future__ import annotations
 

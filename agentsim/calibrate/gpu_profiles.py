@@ -69,18 +69,20 @@ def _serving(fits: Sequence[ProfileFit]) -> Iterable[str]:
 
 
 def _constants(fit: ProfileFit) -> Iterable[str]:
-    ranges, fitted = _ranges(fit.key), _origin(fit)
+    priors, origin = _priors(fit.key), _origin(fit)
     for name in FIELDS:
         if name in fit.constants:
-            low, high = ranges[name].range or (0.0, 0.0)
-            span = f"range: [{_text(name, low)}, {_text(name, high)}]"
-            yield f"{name}: {{value: {_text(name, fit.constants[name])}, {span}, source: {_SOURCE}, {fitted}}}"
-            fitted = _again(fit)
+            yield _line(name, fit.constants[name], priors[name], f"source: {_SOURCE}, {origin}")
+            origin = _again(fit)
         elif name in fit.held:
-            datum = ranges[name]
-            low, high = datum.range or (0.0, 0.0)
-            span = f"range: [{_text(name, low)}, {_text(name, high)}]"
-            yield f"{name}: {{value: {_text(name, fit.held[name])}, {span}, basis: assumed, why: {_quoted(datum.why)}}}"
+            why = f"basis: assumed, why: {_quoted(priors[name].why)}"
+            yield _line(name, fit.held[name], priors[name], why)
+
+
+def _line(name: str, value: float, prior: Datum[float], origin: str) -> str:
+    low, high = prior.range or (value, value)
+    span = f"range: [{_text(name, low)}, {_text(name, high)}]"
+    return f"{name}: {{value: {_text(name, value)}, {span}, {origin}}}"
 
 
 def _origin(fit: ProfileFit) -> str:
@@ -97,7 +99,7 @@ def _anchor(key: Key) -> str:
     return f"{key.kind}_{key.precision}"
 
 
-def _ranges(key: Key) -> Mapping[str, Datum[float]]:
+def _priors(key: Key) -> Mapping[str, Datum[float]]:
     priors = catalog.load(GpuLaw, "gpu-law").priors[key.kind]
     found = {name: getattr(priors, name) for name in FIELDS}
     found["stream_interval"] = catalog.load(EngineProfile, key.file).stream_interval

@@ -76,7 +76,7 @@ class GpuCalibration:
         parts: dict[str, Callable[[Off], bool]] = {
             "dense": lambda o: o.key.kind == "dense",
             "moe": lambda o: o.key.kind == "moe",
-            "all": lambda o: True,
+            "all": lambda _: True,
         }
         found = {name: [o for o in self.left_out if wanted(o)] for name, wanted in parts.items()}
         return {name: errors_of(offs) for name, offs in found.items() if offs}
@@ -108,4 +108,3 @@ class GpuCalibration:
             "looks_wrong": [{"line": line, "reason": why} for line, why in sorted(self.wrong.items())],
             "refused": dict(Counter(self.refused.values()).most_common()),
         }
-

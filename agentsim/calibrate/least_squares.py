@@ -23,7 +23,9 @@ class Solution(NamedTuple):
     cost: float
 
 
-def solve(residuals: Callable[[Array], Array], start: Array, low: Array, high: Array, rounds: int) -> Solution:
+def solve(
+    residuals: Callable[[Array], Array], start: Array, low: Array, high: Array, rounds: int
+) -> Solution:
     """Return a local minimum of the sum of squared residuals inside the bounds.
 
     Stops when a round gains less than a thousandth, or after `rounds`.
@@ -34,9 +36,7 @@ def solve(residuals: Callable[[Array], Array], start: Array, low: Array, high: A
     for _ in range(rounds):
         slope = _jacobian(residuals, point)
         gram, gradient = slope.T @ slope, slope.T @ at
-        tried = [
-            np.clip(point - _step(gram, gradient, damping * factor), low, high) for factor in _DAMPINGS
-        ]
+        tried = [np.clip(point - _step(gram, gradient, damping * factor), low, high) for factor in _DAMPINGS]
         found = [residuals(trial) for trial in tried]
         costs = [float(r @ r) for r in found]
         best = int(np.argmin(costs))

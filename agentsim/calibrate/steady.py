@@ -60,15 +60,11 @@ def steady(cost: GpuCost, load: Load) -> Times:
     tokens = load.prompt / chunks
     pairs = tokens * load.prompt / 2
     seen = min(pairs, tokens * (cost.window_tokens or 0))
-    prefill = {
-        "prefill_tokens": tokens,
-        "prefill_pairs": pairs,
-        "prefill_window_pairs": seen,
-        "prefill_requests": 1,
-    }
-    plain_s = cost.iteration_s(decoding)
-    mixed_s = cost.iteration_s(decoding._replace(**prefill))
-    alone_s = cost.iteration_s(Batch(0, 0.0, 0.0, **prefill))  # type: ignore[arg-type]
+    alone = Batch(0, 0.0, 0.0, tokens, pairs, seen, 1)  # type: ignore[arg-type]
+    plain_s, alone_s = cost.iteration_s(decoding), cost.iteration_s(alone)
+    mixed_s = cost.iteration_s(
+        alone._replace(sequences=sequences, context=decoding.context, window=decoding.window)
+    )  # type: ignore[arg-type]
     first = cost.rules.prefill_first
     stalled_s = chunks * (alone_s if first else mixed_s - plain_s)
     steps = (load.output - 1) / cost.tokens_per_step

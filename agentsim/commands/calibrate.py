@@ -46,6 +46,7 @@ def calibrate_gpu(
     seed: Annotated[int, typer.Option(min=0, help="draws which configurations are left out")] = 0,
     share: Annotated[float, typer.Option(help="share of the configurations to fit on")] = 0.5,
     on_all: Annotated[bool, typer.Option("--on-all", help="after judging, fit on all runs")] = False,
+    source: Annotated[str | None, typer.Option(help="what to name as the source; default: the file")] = None,
     processes: Annotated[int | None, typer.Option(min=1, max=256, help="default: one a core")] = None,
     format_: Output = Format.table,
 ) -> None:
@@ -55,13 +56,14 @@ def calibrate_gpu(
     """
     from agentsim.calibrate.gpu_plan import Choices, Plan
     from agentsim.terminal.gpu_calibration import gpu_calibration_screen
-    from agentsim.verbs_hardware import write_profiles
+    from agentsim.verbs_hardware import fit_engines
 
     plan = Plan(file, Choices(seed, share, on_all, processes))
     with progress("fitting engine profiles", plan.steps) as step:
-        found = plan.calibration(step)
-    write_profiles(found, output)
-    show_result(format_ is Format.json, found.to_json, lambda width: gpu_calibration_screen(found, output, width))
+        found = fit_engines(plan, output, source or os.path.basename(file), step)
+    show_result(
+        format_ is Format.json, found.to_json, lambda width: gpu_calibration_screen(found, output, width)
+    )
 
 
 @calibrate_app.command("lpx")

@@ -62,7 +62,7 @@ class ServingConstants(Strict):
     weight_read_efficiency: Datum[Efficiency] | None = None
     expert_read_efficiency: Datum[Efficiency] | None = None
     expert_skew: Datum[Positive] | None = None
-    """How even routing is: a batch of T tokens reads 1 - (1 + kT/(Eb))^-b of the experts; even for large b."""
+    """How even routing is: T tokens read a share 1 - (1 + kT/(Eb))^-b of the experts; even for large b."""
     stream_interval: Datum[Positive] | None = None
     """Tokens that a client receives at once: the first chunk comes when as many are made."""
 

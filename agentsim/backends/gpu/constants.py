@@ -63,7 +63,9 @@ def _serving(group: Group, stored: Precision, serving: ServingConstants) -> Cons
         request_s=take(serving.request_overhead),
         packed_read=packed,
         kept_read=kept,
-        expert_read=packed if serving.expert_read_efficiency is None else take(serving.expert_read_efficiency),
+        expert_read=packed
+        if serving.expert_read_efficiency is None
+        else take(serving.expert_read_efficiency),
         kv_read=take(serving.kv_read_efficiency),
         packed_gemm=gemm,
         kept_gemm=gemm,

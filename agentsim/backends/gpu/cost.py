@@ -143,4 +143,4 @@ def _draft_work(drafter: Drafter, target: Shape, group: Group) -> Work:
         return own
     layers = {g.kind: g.layers for g in group.ledger.take(drafter.model.shape).attention}
     read = tuple(g.model_copy(update={"layers": layers.get(g.kind, 0)}) for g in target.attention)
-    return replace(own, **kv_times(target.model_copy(update={"attention": read}), group))
+    return replace(own, kv=kv_times(target.model_copy(update={"attention": read}), group))

@@ -1,6 +1,6 @@
 """One forward pass of one model on one engine: the law.
 
-    t =   roof(weights read, multiplied) + roof(experts read, multiplied)        roof(a, b) = (a^n + b^n)^(1/n)
+    t =   roof(weights read, multiplied) + roof(experts read, multiplied)     roof(a, b) = (a^n + b^n)^(1/n)
         + max(KV read, attention multiplied) + window + sparse attention and its indexer + linear states
         + collectives + layers x time per layer + time per iteration + sequences x time per sequence
         + [prefill] time per prefill + attention of its pairs
@@ -11,6 +11,7 @@ engine reaches (`constants.py`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from agentsim.backends.base import Batch
@@ -39,16 +40,28 @@ class Experts:
 
     def share(self, tokens: float) -> float:
         """Return the share of the experts that a batch of tokens reads, in the fullest group."""
-        if self.skew == _EVEN:
-            found = 1.0 - (1.0 - self.choice) ** tokens
+        if self.skew == math.inf:
+            found = 1.0 - math.pow(1.0 - self.choice, tokens)
         else:
-            found = 1.0 - float((1.0 + self.choice * tokens / self.skew) ** -self.skew)
+            found = 1.0 - math.pow(1.0 + self.choice * tokens / self.skew, -self.skew)
         if self.imbalance:
-            found = min(1.0, found + self.imbalance * (found * (1.0 - found)) ** 0.5)
+            found = min(1.0, found + self.imbalance * math.sqrt(found * (1.0 - found)))
         return found
 
 
-_EVEN = float("inf")
+@dataclass(frozen=True, slots=True)
+class KvTimes:
+    """Seconds at the published peaks: to read one token's KV or multiply it in decode, by kind of layer.
+
+    `index_s` is the key that a sparse layer reads of every token, `state_s` a sequence's state.
+    """
+
+    context_s: float
+    context_multiply_s: float
+    index_s: float
+    window_s: float
+    window_multiply_s: float
+    state_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class Work:
     """What a pass moves and multiplies, in seconds at the published peaks of the chips of one layer.
 
     `packed` and `kept`: weights in the checkpoint's format and in bf16; `_token_s`: one token through them.
-    `context`, `window`: one token of KV; `pair`, `window_pair`: one (query, key) pair of a prefill.
+    `pair`, `window_pair`: one (query, key) pair of a prefill.
     `layers` counts a layer once for plain attention, more for others; `copies` are those of the attention.
     """
 
@@ -67,12 +80,7 @@ class Work:
     kept_token_s: float
     head_token_s: float
     expert_token_s: float
-    context_read_s: float
-    context_multiply_s: float
-    index_read_s: float
-    window_read_s: float
-    window_multiply_s: float
-    state_s: float
+    kv: KvTimes
     pair_s: float
     window_pair_s: float
     layers: float
@@ -156,7 +164,7 @@ def rates(work: Work, constants: Constants, verified: int = 1) -> ForwardPass:
     c = constants
     multiply = work.packed_token_s / c.packed_gemm + work.kept_token_s / c.kept_gemm
     attention = verified / c.attention_share
-    context = max(work.context_read_s / c.kv_read, work.context_multiply_s * attention)
+    context = max(work.kv.context_s / c.kv_read, work.kv.context_multiply_s * attention)
     experts = None
     if work.choice:
         experts = Experts(
@@ -170,9 +178,9 @@ def rates(work: Work, constants: Constants, verified: int = 1) -> ForwardPass:
         read_s=work.packed_read_s / c.packed_read + work.kept_read_s / c.kept_read,
         token_s=multiply,
         head_token_s=work.head_token_s / c.kept_gemm,
-        context_s=context + work.index_read_s / c.kv_read,
-        window_s=max(work.window_read_s / c.kv_read, work.window_multiply_s * attention),
-        sequence_s=c.sequence_s / work.copies + work.state_s,
+        context_s=context + work.kv.index_s / c.kv_read,
+        window_s=max(work.kv.window_s / c.kv_read, work.kv.window_multiply_s * attention),
+        sequence_s=c.sequence_s / work.copies + work.kv.state_s,
         pair_s=work.pair_s / c.attention_share,
         window_pair_s=work.window_pair_s / c.attention_share,
         overhead_s=work.layers * c.layer_s + c.iteration_s,
@@ -194,6 +202,7 @@ def work_of(model: Model, precision: Precision, group: Group) -> Work:
     narrow_s = 2.0 / group.peak(group.multiplied_in(weights.stored))
     wide_s = 2.0 / group.peak("bf16")
     choice = experts.active / experts.count if experts else 0.0
+    pair_s, window_pair_s = _pair_times(shape, group)
     return Work(
         packed_read_s=group.copies * weights.packed * weights.packed_bytes / group.bandwidth(),
         kept_read_s=group.copies * (weights.kept + weights.head) * wide,
@@ -202,8 +211,9 @@ def work_of(model: Model, precision: Precision, group: Group) -> Work:
         kept_token_s=weights.kept * wide_s,
         head_token_s=weights.head * wide_s,
         expert_token_s=choice * weights.routed * narrow_s,
-        **kv_times(shape, group),
-        **_pair_times(shape, group),
+        kv=kv_times(shape, group),
+        pair_s=pair_s,
+        window_pair_s=window_pair_s,
         layers=shape.layers * _layer_factor(shape, group),
         copies=group.copies,
         stages=group.stages,
@@ -231,27 +241,27 @@ def _imbalance(shape: Shape, group: Group) -> float:
         return 0.0
     table = group.law.expert_imbalance
     size = min((int(n) for n in table), key=lambda n: abs(n - parallel))
-    return group.ledger.take(table[str(size)]) * float((parallel / shape.experts.count) ** 0.5)
+    return group.ledger.take(table[str(size)]) * math.sqrt(parallel / shape.experts.count)
 
 
-def kv_times(shape: Shape, group: Group) -> dict[str, float]:
-    """Return the seconds to read one token's KV, or multiply it in decode, by kind of layer."""
+def kv_times(shape: Shape, group: Group) -> KvTimes:
+    """Return the times of the layers' KV."""
     rate, peak = group.bandwidth(), group.peak("bf16")
     kept = kv_bytes(shape, group)
     flops = {False: 0.0, True: 0.0}
     for a in shape.attention:
         flops[a.kind == "window" or a.index_tokens is not None] += a.decode_flops_per_pair() * a.layers
-    return {
-        "context_read_s": kept.full / rate,
-        "context_multiply_s": flops[False] / peak,
-        "index_read_s": kept.index / rate,
-        "window_read_s": (kept.window + kept.sparse) / rate,
-        "window_multiply_s": flops[True] / peak,
-        "state_s": 2.0 * kept.state / rate,  # read and written
-    }
+    return KvTimes(
+        context_s=kept.full / rate,
+        context_multiply_s=flops[False] / peak,
+        index_s=kept.index / rate,
+        window_s=(kept.window + kept.sparse) / rate,
+        window_multiply_s=flops[True] / peak,
+        state_s=2.0 * kept.state / rate,  # read and written
+    )
 
 
-def _pair_times(shape: Shape, group: Group) -> dict[str, float]:
+def _pair_times(shape: Shape, group: Group) -> tuple[float, float]:
     """Seconds for one query-key pair in prefill, over the layers that see all and those that see some."""
     peak, pair, window = group.peak("bf16"), 0.0, 0.0
     for a in shape.attention:
@@ -262,7 +272,7 @@ def _pair_times(shape: Shape, group: Group) -> dict[str, float]:
             window, pair = window + flops, pair + a.index_flops_per_pair() * a.layers
         else:
             pair += flops
-    return {"pair_s": pair / peak, "window_pair_s": window / peak}
+    return pair / peak, window / peak
 
 
 def window_of(shape: Shape) -> int | None:

@@ -130,7 +130,9 @@ def kv_bytes(shape: Shape, group: Group) -> KvBytes:
         elif a.index_tokens is not None:
             found = found.plus(KvBytes(sparse=part, index=_INDEX_BYTES * a.index_dim * copies))
         else:
-            found = found.plus(KvBytes(full=part, state=2 * WEIGHT_BYTES["bf16"] * a.layers * a.state_elements()))
+            found = found.plus(
+                KvBytes(full=part, state=2 * WEIGHT_BYTES["bf16"] * a.layers * a.state_elements())
+            )
     return found
 
 
