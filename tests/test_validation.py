@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from test_cli import data, printed
 
 from agentsim.sim.closed_loop import closed_loop
 from agentsim.sim.server import EngineServer
+from agentsim.specs import catalog
 from agentsim.specs.sourced import Ledger
 from agentsim.units import to_ns
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
-from agentsim.validation.judge import Choices, Plan, in_fit, octave
+from agentsim.validation.halves import fitted_lines
+from agentsim.validation.judge import Choices, Plan, octave
 from agentsim.validation.parallelism import parallelism_of
 from agentsim.validation.pool import in_parallel
 from agentsim.validation.report import Errors, quantile
@@ -93,7 +96,9 @@ def test_a_checkpoint_is_known_by_its_shape_whoever_publishes_it():
     [
         ({"model": "acme/none-7b"}, "no model 'acme/none-7b'"),
         ({"gpu": "h999"}, "no GPU 'h999'"),
+        ({"gpu": "h100_pcie"}, "no GPU 'h100_pcie'"),
         ({"pp": 2}, "pipeline"),
+        ({"concurrency": 10**9, "batch_size": 10**9}, "more than 100,000 users"),
         ({"concurrency": "", "batch_size": ""}, "neither concurrency nor batch_size"),
         ({"tpot_ms": 0}, "a measured time is 0"),
         ({"ttft_ms": ""}, "ttft_ms is not given"),
@@ -109,6 +114,7 @@ def test_what_a_row_leaves_out_is_assumed_aloud():
     assert run(precision="").precision == "bf16"
     named = run(precision="", model="nvidia/Qwen3-32B-FP8")
     assert (named.precision, "precision is not given: fp8" in named.assumed[0]) == ("fp8", True)
+    assert run(precision="", model="nvidia/Llama-3.3-70B-Instruct-FP8-dynamic").precision == "fp8"
     found = run(concurrency="", batch_size=24)
     assert (found.concurrency, found.assumed[0]) == (24, "concurrency is not given: batch_size")
 
@@ -242,11 +248,22 @@ def test_a_step_of_another_order_than_elsewhere_looks_wrong():
     assert wrong(replace(here, gpu="h100"), there) == {}, "less bandwidth may be slower"
 
 
-def test_runs_of_one_configuration_lie_in_the_same_half_of_a_holdout():
-    runs = [run(line, isl=isl) for line, isl in enumerate((128, 256, 512), 2)]
-    assert len({in_fit(r, 1) for r in runs}) == 1
-    others = [replace(runs[0], chips=c, engine=e) for c in (1, 2, 4, 8) for e in ("vllm", "sglang", "trtllm")]
-    assert {in_fit(r, 3) for r in others} == {True, False}
+def test_runs_of_one_configuration_lie_on_the_same_side_of_a_holdout():
+    loads = [run(line, isl=isl) for line, isl in enumerate((128, 256, 512), 2)]
+    others = [replace(loads[0], line=10 + tp, chips=tp) for tp in (1, 2, 8)]
+    for seed in range(4):
+        fitted = fitted_lines([*loads, *others], seed)
+        assert len({r.line in fitted for r in loads}) == 1
+        assert 0 < sum(r.line in fitted for r in others) < len(others) + 1
+    assert len({frozenset(fitted_lines([*loads, *others], seed)) for seed in range(8)}) > 1
+
+
+def test_a_holdout_judges_what_a_fit_left_out(tmp_path):
+    path = table(tmp_path / "runs.csv", *[{**LLAMA, "tp": tp} for tp in (1, 2, 4, 8)])
+    report = Plan(path, Choices(holdout=0, processes=1)).report()
+    assert (len(report.judged), report.in_fit) == (2, 2)
+    fitted = fitted_lines(rows_of.read_runs(path).runs, 0)
+    assert {run.line for run in report.judged} == {2, 3, 4, 5} - fitted
 
 
 def test_every_row_is_judged_refused_or_a_repeat(tmp_path):
@@ -324,3 +341,19 @@ def test_the_screen_says_how_far_off_and_what_was_refused(tmp_path):
     for part in ("TPOT is off by", "by group", "1 row: no GPU 'h999' in the catalog", "Speculation", "Worst"):
         assert part in said
     assert data("validate-model", path, "--processes", "1")["rows"] == 2
+
+
+def test_constants_fitted_on_a_file_of_this_name_are_never_called_a_prediction(tmp_path):
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    profile = catalog.document("engines", "trtllm-h200").name
+    text = Path(profile).read_text("utf-8")
+    assert "basis: datasheet}" in text
+    fitted = text.replace("basis: datasheet}", 'basis: calibrated, fitted_on: "runs.csv: 9 runs"}', 1)
+    assert "memory_share" in next(line for line in fitted.splitlines() if "runs.csv" in line)
+    (folder / "trtllm-h200.yaml").write_text(fitted, "utf-8")
+    path = table(tmp_path / "runs.csv", LLAMA)
+    said = printed("validate-model", path, "--profiles", str(folder))
+    assert "In sample  1 of 1 runs" in said
+    assert "not of a prediction" in " ".join(said.split())
+    assert "In sample" not in printed("validate-model", table(tmp_path / "other.csv", LLAMA))

@@ -130,12 +130,15 @@ def _notes(report: Report) -> list[tuple[str, str]]:
 def _sample(report: Report) -> list[tuple[str, str]]:
     """Say whether the figures are of a fit or of a prediction, as far as the profiles tell."""
     inside, all_ = report.in_sample(), len(report.counted)
-    if report.holdout is not None:
-        text = f"runs that a fit with seed {report.holdout} left out; the profiles must be that fit's"
-        return [("Held out", text + " (--profiles)")]
+    fitted = f"{inside:,} of {all_:,} runs: their engine's constants were fitted on a file of this name"
+    if report.holdout is not None and report.own_profiles:
+        text = f"runs that a fit with seed {report.holdout} left out, if that fit wrote the profiles in use"
+        return [("Left out", text)]
+    if inside and report.holdout is not None:
+        again = f"agentsim calibrate gpu {report.file} --seed {report.holdout} -o FOLDER"
+        return [("In sample", f"{fitted}. To judge what was left out: {again}, then --profiles FOLDER")]
     if inside:
-        text = f"{inside:,} of {all_:,} runs: their engine's constants were fitted on a file of this name"
-        return [("In sample", text + ", so these errors are of a fit and not of a prediction")]
+        return [("In sample", f"{fitted}, so these errors are of a fit and not of a prediction")]
     return [("Sample", "no engine's constants name this file among what they were fitted on")] if all_ else []
 
 

@@ -31,6 +31,7 @@ COLUMNS = (
     "decode_batch_size",
 )
 """Columns of the heading; `engine_version` and `measured_on` are read where they are there."""
+MOST_WORKERS = 1000
 _STAGES = (Serve("prefill", "prefill"), Serve("decode", "decode"))
 
 
@@ -65,6 +66,8 @@ def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     for side, number in workers.items():
         if not number:
             return Refusal(row.line, f"how many {side} workers there were is not given")
+        if number > MOST_WORKERS:
+            return Refusal(row.line, f"more than {MOST_WORKERS:,} {side} workers are not simulated")
     batch, decoding = row.count("decode_batch_size") or 0, workers["decode"] or 1
     given = row.count("concurrency")
     users = given or batch * decoding

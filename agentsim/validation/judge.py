@@ -76,6 +76,7 @@ class Plan:
             group_by=GROUP_BY,
             holdout=self.choices.holdout,
             in_fit=len(found.runs) - len(self._runs),
+            own_profiles=self.choices.profiles is not None,
         )
 
 

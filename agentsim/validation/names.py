@@ -43,16 +43,24 @@ def load_chip(name: str) -> Chip:
 
 @cache
 def gpu_of(named: str) -> str | None:
-    """Return the catalog's name of a GPU, or None; a form factor behind an underscore does not count."""
-    known = catalog.names("hardware")
-    name = named.lower()
-    return next((n for n in (name, name.split("_")[0]) if n in known), None)
+    """Return the catalog's name of a GPU, or None.
+
+    A form factor behind the name must be the catalog's own: a PCIe card has less bandwidth than SXM.
+    """
+    name, *form = re.split(r"[_\s-]+", named.lower())
+    if name not in catalog.names("hardware"):
+        return None
+    title = load_chip(name).title.lower()
+    return name if all(word in title for word in form) else None
+
+
+_FORMATS = {"nvfp4": "fp4", "mxfp4": "fp4", "fp4": "fp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
 
 
 def precision_in(named: str) -> str | None:
-    """Return the weight format that a checkpoint's name ends in, or None."""
-    last = named.lower().rsplit("-", 1)[-1]
-    return {"nvfp4": "fp4", "mxfp4": "fp4"}.get(last, last if last in ("fp8", "bf16", "fp4") else None)
+    """Return the weight format that a checkpoint's name has among its parts, or None."""
+    parts = re.split(r"[_-]", named.lower())
+    return next((_FORMATS[part] for part in reversed(parts) if part in _FORMATS), None)
 
 
 @cache

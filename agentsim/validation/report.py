@@ -130,7 +130,8 @@ class Report:
 
     `read` rows are either judged, refused, or repeat another row. `headings` are the labels to group by.
     `holdout` is the seed of the half that was left out of a fit, where only that half was judged,
-    `in_fit` how many runs the other half has. `separate`: prefill and decode had workers of their own.
+    `in_fit` how many runs the other half has. `own_profiles`: not only the catalog's engines were used.
+    `separate`: prefill and decode had workers of their own.
     """
 
     file: str
@@ -143,6 +144,7 @@ class Report:
     group_by: tuple[str, ...]
     holdout: int | None = None
     in_fit: int = 0
+    own_profiles: bool = False
 
     @property
     def counted(self) -> list[Judged]:
@@ -186,6 +188,7 @@ class Report:
             "holdout": self.holdout,
             "in_fit": self.in_fit,
             "in_sample": self.in_sample(),
+            "own_profiles": self.own_profiles,
             "tpot": errors["tpot"],
             "ttft": errors["ttft"],
             "groups": [self._group(key, found) for key, found in self.by(*self.group_by).items()],

@@ -33,6 +33,8 @@ COLUMNS = (
 )
 """Columns of the heading; `engine_version`, `measured_on` and `pp` are read where they are there."""
 
+MOST_USERS = 100_000
+"""Users of a closed loop, each with several requests, that can be simulated in reasonable time."""
 SAME = 1e-3
 """Times that are this close, relatively, are the same measurement, rounded in two ways."""
 _NEEDED = ("model", "gpu", "engine", "isl", "osl", "tp", "ttft_ms", "tpot_ms")
@@ -156,6 +158,8 @@ def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
     if users is None:
         return Refusal(row.line, "neither concurrency nor batch_size is given")
     concurrency, ranks, said = users
+    if concurrency > MOST_USERS:
+        return Refusal(row.line, f"more than {MOST_USERS:,} users are not simulated")
     shape = _parallelism(row, mixture, ranks)
     precision, format_said = _precision(row)
     harness = _harness(row)

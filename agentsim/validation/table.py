@@ -27,8 +27,8 @@ class Row:
         self.path, self.line, self._cells = path, line, cells
 
     def text(self, column: str) -> str:
-        """Return a cell without blanks around it; empty where nothing is given."""
-        return self._cells.get(column, "").strip()
+        """Return a cell in characters that can be shown, without blanks around it; empty: not given."""
+        return "".join(filter(str.isprintable, self._cells.get(column, ""))).strip()
 
     def with_cells(self, cells: dict[str, str]) -> Row:
         """Return the row with some cells set, or others added."""
