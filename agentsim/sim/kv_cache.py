@@ -119,7 +119,7 @@ class KvCache:
             segment = segment.above
         found, at = [], present.start + present.blocks if present is not None else 0
         for segment in reversed(path):
-            if at != segment.start + segment.blocks or segment.users:
+            if at != segment.start + segment.blocks:
                 break
             for tier, blocks in enumerate(segment.lower or ()):
                 blocks = min(blocks, claim - at)
@@ -167,6 +167,10 @@ class KvCache:
             if above is not None and (not above.inner or above.start + above.length > match.start):
                 above = self._split(above, match.start)
             segment = Segment(above, match.start, 0, 1, False)
+        for load in match.loads:
+            if load.segment is not match.leaf and load.segment is not above:
+                load.segment.start += load.blocks  # what is left of it in the tier lies behind a gap
+                load.segment.length -= load.blocks
         self._pin(above)
         segment.blocks = segment.length = request.blocks - segment.start
         segment.windows = self.sizes.windows(request.blocks)
@@ -314,8 +318,10 @@ def _present(leaf: Segment | None) -> tuple[Segment | None, int, bool]:
     """Return the last segment of a context with blocks in memory, where they end, and whether none is missing."""
     segment, intact = leaf, True
     while segment is not None and not segment.blocks:
-        intact = intact and not segment.length
-        segment = segment.above
+        above = segment.above
+        whole = not segment.length and segment.start == (above.start + above.length if above else 0)
+        intact = intact and whole
+        segment = above
     if segment is None:
         return None, 0, intact
     return segment, segment.start + segment.blocks, intact and segment.blocks == segment.length
