@@ -238,6 +238,8 @@ class SlowEngine:
     def _let_go(self, call: Call, computed: int) -> None:
         """Leave the blocks with computed tokens, the deepest to be evicted first."""
         memory = self.memory
+        while len(call.ids) * memory.size < computed:  # what speculation wrote in the last iteration
+            call.ids.append(memory.fresh())
         keep = call.ids[: -(-computed // memory.size)]
         others = {block for other in self.running if other is not call for block in other.ids}
         free = [block for block in keep if block not in others]

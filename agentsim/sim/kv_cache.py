@@ -119,7 +119,7 @@ class KvCache:
             segment = segment.above
         found, at = [], present.start + present.blocks if present is not None else 0
         for segment in reversed(path):
-            if at != segment.start + segment.blocks or segment.users:
+            if at != segment.start + segment.blocks:
                 break
             for tier, blocks in enumerate(segment.lower or ()):
                 blocks = min(blocks, claim - at)
@@ -164,9 +164,13 @@ class KvCache:
         if match.leaf is not None:
             segment = self._take_over(match.leaf, match.kept - match.leaf.start)
         else:
-            if above is not None and above.start + above.length > match.start:
+            if above is not None and (not above.inner or above.start + above.length > match.start):
                 above = self._split(above, match.start)
-            segment = Segment(above, match.start, 0, 1)
+            segment = Segment(above, match.start, 0, 1, False)
+        for load in match.loads:
+            if load.segment is not match.leaf and load.segment is not above:
+                load.segment.start += load.blocks  # what is left of it in the tier lies behind a gap
+                load.segment.length -= load.blocks
         self._pin(above)
         segment.blocks = segment.length = request.blocks - segment.start
         segment.windows = self.sizes.windows(request.blocks)
@@ -181,7 +185,7 @@ class KvCache:
         """Return the segment of a system prompt, whole: who comes first computes what is not there."""
         root = self._shared.get(key)
         if root is None:
-            root = self._shared[key] = Segment(None, 0, blocks, 0)
+            root = self._shared[key] = Segment(None, 0, blocks, 0, True)
             self.idle_blocks += blocks
         elif root.blocks < blocks:
             self.idle_blocks += blocks - root.blocks
@@ -195,7 +199,7 @@ class KvCache:
         self.idle_blocks -= blocks
         rest = leaf.blocks - blocks
         if rest or (leaf.lower is not None and any(leaf.lower)):
-            taken = Segment(leaf.above, leaf.start, blocks, 1)
+            taken = Segment(leaf.above, leaf.start, blocks, 1, False)
             leaf.start += blocks
             leaf.blocks = leaf.length = rest
             leaf.above = None
@@ -213,7 +217,7 @@ class KvCache:
 
     def _split(self, segment: Segment, at: int) -> Segment:
         """Return a new segment with the blocks up to `at`, on which this one, cut to the rest, now stands."""
-        head = Segment(segment.above, segment.start, at - segment.start, segment.users)
+        head = Segment(segment.above, segment.start, at - segment.start, segment.users, True)
         segment.above, segment.start = head, at
         segment.blocks -= head.blocks
         segment.length -= head.blocks
@@ -314,8 +318,10 @@ def _present(leaf: Segment | None) -> tuple[Segment | None, int, bool]:
     """Return the last segment of a context with blocks in memory, where they end, and whether none is missing."""
     segment, intact = leaf, True
     while segment is not None and not segment.blocks:
-        intact = intact and not segment.length
-        segment = segment.above
+        above = segment.above
+        whole = not segment.length and segment.start == (above.start + above.length if above else 0)
+        intact = intact and whole
+        segment = above
     if segment is None:
         return None, 0, intact
     return segment, segment.start + segment.blocks, intact and segment.blocks == segment.length

@@ -51,12 +51,11 @@ class KvGrowth:
     def evict(self) -> None:
         """Let what was written since the last count push out idle blocks."""
         cache = self._cache
-        if self.none:
-            return
-        blocks, windows = self._most(0)
+        blocks, windows = (0.0, 0) if self.none else self._most(0)
         total = self.bytes_with(blocks + cache.idle_blocks, windows + cache.idle_windows)
         if total > cache.capacity_bytes:
-            self.settle()
+            if not self.none:
+                self.settle()
             cache.shrink()
 
     def overflows(self) -> bool:

@@ -12,13 +12,14 @@ class Segment:
 
     It starts behind the first `start` blocks, which lie on the segments `above` it. `users` counts the
     running calls that read it. `windows` are the blocks that its windowed layers hold; `lower` the blocks
-    behind the present ones that lie in each lower tier. Several contexts share what is above them all.
+    behind the present ones that lie in each lower tier. Several contexts share what is above them all:
+    `inner` tells such a segment, which never grows, from one at the end of a context.
     """
 
-    __slots__ = ("above", "blocks", "length", "lower", "start", "users", "windows")
+    __slots__ = ("above", "blocks", "inner", "length", "lower", "start", "users", "windows")
 
-    def __init__(self, above: Segment | None, start: int, blocks: int, users: int) -> None:
-        self.above, self.start, self.users = above, start, users
+    def __init__(self, above: Segment | None, start: int, blocks: int, users: int, inner: bool) -> None:
+        self.above, self.start, self.users, self.inner = above, start, users, inner
         self.blocks = self.length = blocks
         self.windows = 0
         self.lower: list[int] | None = None

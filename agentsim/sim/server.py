@@ -81,6 +81,11 @@ class EngineServer:
         self._ready(request)
         return request
 
+    def cached_tokens(self, work: Work) -> int:
+        """Return how much of a call's prompt is in this engine's memory now."""
+        request = self._request(work, work.prefix.tokens)
+        return self.cache.look(request).hit * self.cache.sizes.block_tokens
+
     def _request(self, work: Work, claim: int) -> Request:
         """Return a new request; refuse one whose KV could never fit."""
         prompt, output = work.prompt, work.output

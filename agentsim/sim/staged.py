@@ -87,10 +87,11 @@ class StagedServer:
         return answer
 
     def _pass(self, answer: StagedAnswer) -> Generator[Event, Any, None]:
-        for stage in self._stages:
+        for index, stage in enumerate(self._stages):
             if isinstance(stage, Move):
                 start = self._env.now
-                yield self._links[stage.link].move(stage.bytes(answer.prompt, answer.cached))
+                there = self._there(index, answer.work)
+                yield self._links[stage.link].move(stage.bytes(answer.prompt, there))
                 answer.add(Part.KV_TRANSFER, f"KV over {stage.link}", self._env.now - start)
             else:
                 request = self._submit(stage, answer)
@@ -100,6 +101,11 @@ class StagedServer:
                 for part, name, length in request.stretches():
                     if length:
                         answer.add(part, f"{name} on {stage.engine}", length)
+
+    def _there(self, index: int, work: Work) -> int:
+        """Return how much of a prompt the engine after a move still has."""
+        after = next(stage for stage in self._stages[index:] if isinstance(stage, Serve))
+        return self._servers[after.engine].cached_tokens(work)
 
     def _submit(self, stage: Serve, answer: StagedAnswer) -> Request:
         server = self._servers[stage.engine]
