@@ -119,14 +119,14 @@ def likeness(one: Key, other: Key) -> float:
         return 0.0
     shared = {
         "engine": one.engine.split("-")[0] == other.engine.split("-")[0],
-        "generation": _generation(one.gpu) == _generation(other.gpu),
+        "generation": generation(one.gpu) == generation(other.gpu),
         "gpu": one.gpu == other.gpu,
         "precision": one.precision == other.precision,
     }
     return float(np.prod([_ALIKE[name] for name, same in shared.items() if same]))
 
 
-def _generation(gpu: str) -> str:
+def generation(gpu: str) -> str:
     """Return the letter of an NVIDIA generation: H100 and H200, B200 and GB200 are of one each."""
     return gpu.removeprefix("g")[:1]
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from agentsim.backends.gpu.constants import Constants
 from agentsim.backends.gpu.cost import GpuCost
-from agentsim.calibrate.engine_constants import Key, Space, pooled, space_of
+from agentsim.calibrate.engine_constants import Key, Space, generation, pooled, space_of
 from agentsim.calibrate.gpu_report import Off
 from agentsim.calibrate.least_squares import Array, damped, solve
 from agentsim.calibrate.steady import Point, Times, point_of
 from agentsim.errors import AgentsimError
 from agentsim.specs import catalog
+from agentsim.specs.engine import EngineProfile
 from agentsim.specs.law import GpuLaw
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.halves import profile_of
@@ -181,14 +182,34 @@ class Fit:
 
     def fit(self) -> None:
         """Fit every profile on its runs; one with too few takes what the others lead to expect."""
-        rows = {key: len(self.of_profile(key)) for key in self.keys}
-        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
         fitted: dict[Key, Array] = {}
-        for key in self.keys:
-            expected = pooled(key, told, rows, space(key).names)
+        for key, expected in self.expected(self.keys).items():
+            enough = len(self.of_profile(key)) >= MIN_ROWS
             start = self.points.get(key, expected)
-            fitted[key] = self._fit_one(key, start, expected) if rows[key] >= MIN_ROWS else expected
+            fitted[key] = self._fit_one(key, start, expected) if enough else expected
         self.points = fitted
+
+    def expected(self, keys: Iterable[Key]) -> dict[Key, Array]:
+        """Return what the law's priors and the profiles fitted so far lead to expect of others."""
+        rows = {key: len(self.of_profile(key)) for key in self.points}
+        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
+        return {key: pooled(key, told, rows, space(key).names) for key in keys}
+
+    def unmeasured(self) -> list[Key]:
+        """Return the profiles of mixtures of experts that no run is of, on GPUs of a generation measured.
+
+        Kernels alone do not say what these take; of dense models they do, and were measured on each GPU.
+        """
+        profiles = [catalog.load(EngineProfile, name) for name in catalog.names("engines")]
+        known = {(k.engine, generation(k.gpu), k.precision) for k in self.keys if k.kind == "moe"}
+        formats = sorted({precision for _, _, precision in known})
+        keys = (
+            Key(profile.software, profile.hardware, precision, "moe")
+            for profile in profiles
+            for precision in formats
+            if (profile.software, generation(profile.hardware), precision) in known
+        )
+        return [key for key in keys if key not in self.keys]
 
     def _fit_one(self, key: Key, start: Array, expected: Array) -> Array:
         bounds, runs = space(key), self.of_profile(key)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agentsim.calibrate.engine_constants import Key
 from agentsim.calibrate.gpu import MIN_ROWS, Fit, space
 from agentsim.calibrate.gpu_report import GpuCalibration, Off, ProfileFit, errors_of
+from agentsim.calibrate.least_squares import Array
 from agentsim.errors import InputError
 from agentsim.validation.halves import HALF, fitted_lines
 from agentsim.validation.report import Errors
@@ -72,25 +73,26 @@ class Plan:
 
     def _report(self, in_fit: list[Off], left_out: list[Off]) -> GpuCalibration:
         fit = self._fit
+        points = dict(sorted((fit.points | fit.expected(fit.unmeasured())).items()))
         return GpuCalibration(
             file=os.path.basename(self.path),
             seed=self.choices.seed,
             share=self.choices.share,
-            profiles=tuple(self._profile(key, in_fit, left_out) for key in fit.keys),
+            profiles=tuple(self._profile(key, point, in_fit, left_out) for key, point in points.items()),
             in_fit=tuple(in_fit),
             left_out=tuple(left_out),
             wrong=dict(fit.wrong),
             refused=self._refused | fit.refused,
         )
 
-    def _profile(self, key: Key, in_fit: list[Off], left_out: list[Off]) -> ProfileFit:
+    def _profile(self, key: Key, point: Array, in_fit: list[Off], left_out: list[Off]) -> ProfileFit:
         mine, others = ([o for o in offs if o.key == key] for offs in (in_fit, left_out))
         errors, judged = errors_of(mine), errors_of(others) if others else None
         models = tuple(sorted({o.model for o in mine}))
         return ProfileFit(
             key=key,
             models=models,
-            constants=space(key).values(self._fit.points[key]),
+            constants=space(key).values(point),
             held=space(key).held,
             fitted=len(mine) >= MIN_ROWS,
             errors=errors,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentsim.backends.base import Batch
 from agentsim.backends.gpu.constants import Constants
@@ -51,20 +51,18 @@ class Load:
 
 def steady(cost: GpuCost, load: Load) -> Times:
     """Return the times of the steady state, in which every user prefills once while each other decodes."""
-    sequences = load.batch
+    sequences: Any = load.batch  # a mean: between two whole numbers
     length = load.prompt + load.output / 2
     window = min(length, cost.window_tokens or 0)
-    decoding = Batch(sequences, sequences * length, sequences * window)  # type: ignore[arg-type]
+    decoding = Batch(sequences, sequences * length, sequences * window)
     room = max(cost.batched_tokens - sequences * cost.verified_tokens, _LEAST_CHUNK)
     chunks = max(load.prompt / room, 1.0)
-    tokens = load.prompt / chunks
+    tokens: Any = load.prompt / chunks
     pairs = tokens * load.prompt / 2
     seen = min(pairs, tokens * (cost.window_tokens or 0))
-    alone = Batch(0, 0.0, 0.0, tokens, pairs, seen, 1)  # type: ignore[arg-type]
+    alone = Batch(0, 0.0, 0.0, tokens, pairs, seen, 1)
     plain_s, alone_s = cost.iteration_s(decoding), cost.iteration_s(alone)
-    mixed_s = cost.iteration_s(
-        alone._replace(sequences=sequences, context=decoding.context, window=decoding.window)
-    )  # type: ignore[arg-type]
+    mixed_s = cost.iteration_s(Batch(sequences, decoding.context, decoding.window, *alone[3:]))
     first = cost.rules.prefill_first
     stalled_s = chunks * (alone_s if first else mixed_s - plain_s)
     steps = (load.output - 1) / cost.tokens_per_step

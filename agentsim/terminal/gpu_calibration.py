@@ -46,7 +46,7 @@ def gpu_calibration_screen(found: GpuCalibration, written: str | None, width: in
 def _heading(found: GpuCalibration) -> Text:
     facts = joined(
         [
-            f"{len(found.profiles)} profiles",
+            f"{sum(fit.fitted for fit in found.profiles)} profiles",
             f"fitted on {len(found.in_fit):,} runs",
             f"judged on {len(found.left_out):,} left out" if found.left_out else "no run left out",
             f"{len(found.wrong):,} look wrong" if found.wrong else "",
@@ -96,7 +96,7 @@ def _constants(found: GpuCalibration, width: int) -> list[Table]:
     """Return a table a class; on a narrow screen the errors in the fit are left out."""
     tables = []
     for kind in ("dense", "moe"):
-        fits = [fit for fit in found.profiles if fit.key.kind == kind]
+        fits = [fit for fit in found.profiles if fit.key.kind == kind and fit.fitted]
         names = [name for name in _COLUMNS if any(name in fit.constants for fit in fits)]
         if fits:
             tables.append(_table(kind, fits, names, width >= _WIDE))
@@ -121,7 +121,10 @@ def _figure(name: str, value: float | None) -> str:
 
 
 def _notes(found: GpuCalibration, written: str | None) -> list[tuple[str, str]]:
-    notes = [("Look wrong", f"{n} runs: {why}") for why, n in Counter(found.wrong.values()).most_common()]
+    expected = [fit.key for fit in found.profiles if not fit.fitted]
+    names = ", ".join(" ".join(key[:3]) for key in expected)
+    notes = [("Expected", f"from what is alike, without runs: {names}")] if expected else []
+    notes += [("Look wrong", f"{n} runs: {why}") for why, n in Counter(found.wrong.values()).most_common()]
     notes += [("Refused", f"{n} runs: {why}") for why, n in Counter(found.refused.values()).most_common(3)]
     if written is not None:
         check = f"agentsim validate-model FILE --profiles {written} --holdout {found.seed}"

@@ -45,7 +45,7 @@ class GpuCost:
     stream_tokens: float
     works: tuple[Work, ...]
     constants: Constants
-    rules: ServingRules = ServingRules()
+    rules: ServingRules
 
     @property
     def kv_knee_bytes(self) -> float:

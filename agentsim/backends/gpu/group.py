@@ -104,8 +104,8 @@ def _check_division(group: Group, model: Model, shape: Shape) -> None:
     width = group.tensor_parallel
     if engine.tensor_parallel not in (None, width):
         raise InfeasibleError(
-            f"tensor_parallel is {engine.tensor_parallel}, but {group.chips} chips / ({group.stages} pipeline "
-            f"stages x attention_dp {group.copies}) are {width}"
+            f"tensor_parallel is {engine.tensor_parallel}, but {group.chips} chips / ({group.stages} "
+            f"pipeline stages x attention_dp {group.copies}) are {width}"
         )
     if group.stages > shape.layers:
         raise InfeasibleError(f"{title} has {shape.layers} layers, too few for {group.stages} stages")
