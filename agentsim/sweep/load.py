@@ -1,0 +1,219 @@
+"""Reads a sweep file and checks everything that can be checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from agentsim import yaml_file
+from agentsim.errors import AgentsimError, InputError, SpecError, WorkflowError
+from agentsim.specs import catalog
+from agentsim.sweep.columns import DEFAULT, metric_named
+from agentsim.sweep.schema import SweepFile
+from agentsim.sweep.space import Space, space_of
+from agentsim.sweep.work import AXIS, Work, deployment_changes, reference
+from agentsim.yaml_file import Document, Path
+
+MAX_POINTS = 1_000_000
+MARKS = ("grid", "list", "runs", "workflow")
+"""Keys that a sweep file has and no other kind of file."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is ready to run. `definition` is all that its results depend on, as plain data."""
+
+    name: str
+    file: str
+    work: Work
+    metric: str
+    definition: dict[str, Any]
+
+    @property
+    def space(self) -> Space:
+        return self.work.space
+
+    @property
+    def task(self) -> str:
+        """The name of the workflow."""
+        return str(self.work.workflow.data.get("name", ""))
+
+
+def is_sweep(document: Document) -> bool:
+    """Tell a sweep file from those of other kinds."""
+    return isinstance(document.data, dict) and any(mark in document.data for mark in MARKS)
+
+
+def load_sweep(path: str) -> Sweep:
+    """Return the sweep of a file. Raises `InputError` with file and line, before anything runs."""
+    return sweep_of(yaml_file.read(path))
+
+
+def sweep_of(document: Document) -> Sweep:
+    """Return the sweep that a document describes."""
+    file = yaml_file.validate(SweepFile, document, InputError)
+    check = _Checks(document, file)
+    work = check.work()
+    check.run(work)
+    metric = file.metric or DEFAULT
+    kept = {key: value for key, value in document.data.items() if key not in _FOR_PEOPLE}
+    definition = {**kept, "files": check.files(work)}
+    return Sweep(file.name or str(work.workflow.data["name"]), document.name, work, metric, definition)
+
+
+_FOR_PEOPLE = ("name", "description", "metric")
+"""Keys on which no result depends."""
+
+
+class _Checks:
+    """What the schema cannot say: files that must exist, paths that must lead somewhere."""
+
+    def __init__(self, document: Document, file: SweepFile) -> None:
+        self.document, self.file = document, file
+        self.near = os.path.dirname(document.name)
+
+    def fail(self, path: Path, problem: object) -> InputError:
+        return InputError(self.document.at(path) + str(problem).removeprefix("--set "))
+
+    def work(self) -> Work:
+        """Return what computes the points, from the files that the sweep names."""
+        file = self.file
+        several = file.deployment if isinstance(file.deployment, tuple) else ()
+        space = space_of(file.grid, file.list, several)
+        if space.size > MAX_POINTS:
+            raise self.fail(("grid",), f"{space.size:,} points; at most {MAX_POINTS:,} are run")
+        if not file.deployment and AXIS not in (*file.grid, *file.list):
+            raise self.fail((), "'deployment' is missing: what --on takes, or an axis of that name")
+        if file.deployment and AXIS in (*file.grid, *file.list):
+            raise self.fail((AXIS,), "stands as an axis, too; keep one of the two")
+        one = file.deployment if isinstance(file.deployment, str) else None
+        seeds = range(file.seed, file.seed + file.runs)
+        try:
+            read = yaml_file.read(os.path.join(self.near, file.workflow), WorkflowError)
+        except WorkflowError as bad:
+            raise self.fail(("workflow",), bad) from None
+        workflow = Document(file.workflow, read.data, read.lines)
+        return Work(workflow, space, one, file.set, seeds, self.near)
+
+    def run(self, work: Work) -> None:
+        """Refuse what fails at every point: a fixed value, a deployment, an axis none of whose values fits."""
+        for path in self.file.set:
+            if path == AXIS:
+                raise self.fail(("set", path), "write deployment: NAME at the top")
+        if self.file.metric:
+            try:
+                metric_named(self.file.metric)
+            except InputError as bad:
+                raise self.fail(("metric",), bad) from None
+        deployments = self._deployments(work)
+        self._some_fits(("set",) if self.file.set else ("workflow",), [{}], work, deployments)
+        for kind, axes in (("grid", self.file.grid), ("list", self.file.list)):
+            for path, values in axes.items():
+                if path != AXIS:
+                    points = [{path: value} for value in values]
+                    self._some_fits((kind, path), points, work, deployments)
+
+    def _deployments(self, work: Work) -> list[tuple[str, Document]]:
+        found = []
+        for place, name in self._named():
+            if name == catalog.RECORDED:
+                continue
+            try:
+                found.append(catalog.deployment_document(reference(name, self.near)))
+            except AgentsimError as bad:
+                raise self.fail(place, bad) from None
+        return found
+
+    def _named(self) -> Iterator[tuple[Path, str]]:
+        """Yield every deployment that is named, and where."""
+        if isinstance(self.file.deployment, str):
+            yield (AXIS,), self.file.deployment
+        for index, name in enumerate(self.file.deployment or ()):
+            if isinstance(self.file.deployment, tuple):
+                yield (AXIS, index), name
+        for kind, axes in (("grid", self.file.grid), ("list", self.file.list)):
+            for index, value in enumerate(axes.get(AXIS, ())):
+                yield (kind, AXIS, index), str(value)
+
+    def _some_fits(
+        self, place: Path, points: list[dict[str, Any]], work: Work, deployments: list[tuple[str, Document]]
+    ) -> None:
+        """Raise the first refusal where all of these points are refused, wherever they run."""
+        refusals = []
+        for point in points:
+            tries: list[Callable[[], object]] = [
+                lambda point=point, found=found: _deployment_with(found, {**work.fixed, **point})  # type: ignore[misc]
+                for found in deployments
+            ]
+            try:
+                work.changed_workflow(point)
+                if not deployments or not deployment_changes({**work.fixed, **point}):
+                    return
+            except AgentsimError as bad:
+                refusals.append(bad)
+                continue
+            for attempt in tries:
+                try:
+                    attempt()
+                    return
+                except AgentsimError as bad:
+                    refusals.append(bad)
+        raise self.fail(place, refusals[0])
+
+    def files(self, work: Work) -> dict[str, str]:
+        """Return a digest of everything besides the sweep file that results depend on."""
+        from importlib.metadata import version
+
+        found = {f"the workflow {self.file.workflow}": _digest(repr(work.workflow.data).encode())}
+        for _, name in self._named():
+            if name != catalog.RECORDED:
+                _add_files(reference(name, self.near), self.near, found)
+        found["the catalog"] = _catalog_digest()
+        found["agentsim's version"] = version("agentsim")
+        return found
+
+
+def _deployment_with(found: tuple[str, Document], point: dict[str, Any]) -> None:
+    name, document = found
+    changed = catalog.set_by_hand(document, deployment_changes(point))
+    kind = catalog.kind_of_document(changed)
+    if kind not in ("deployments", "endpoints"):
+        raise SpecError(f"{document.name}: a deployment has engines, an endpoint a decode_speed")
+    catalog.from_document(catalog.schema_of(kind), changed, name)
+
+
+def _add_files(name: str, near: str, found: dict[str, str]) -> None:
+    """Add the digest of a spec file, and of those that it names; the built-in ones are in the catalog's."""
+    path = name.partition("#")[0]
+    label = os.path.relpath(path, near or ".")
+    if not path.endswith((".yaml", ".yml")) or label in found or not os.path.isfile(path):
+        return
+    document = yaml_file.read(path, SpecError)
+    found[label] = _digest(repr(document.data).encode())
+    for text in _texts(document.data):
+        if text.endswith((".yaml", ".yml")):
+            _add_files(os.path.join(os.path.dirname(path), text), near, found)
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _texts(item)
+
+
+def _catalog_digest() -> str:
+    hashed = blake2b(digest_size=8)
+    for kind in catalog.KINDS:
+        for name in catalog.names(kind):
+            with open(os.path.join(catalog.folder(kind), f"{name}.yaml"), "rb") as file:
+                hashed.update(name.encode() + file.read())
+    return hashed.hexdigest()
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
