@@ -271,13 +271,15 @@ def between(first: object, last: object, steps: int, by_factors: bool) -> tuple[
         raise ValueError(f"a log range from {_shown(first)} to {_shown(last)} needs both ends over 0")
     unit, scale = parted[1], _scales()[low[1]][parted[1]]
     numbers = [_between(low[0], high[0], step / (steps - 1), by_factors) / scale for step in range(steps)]
-    if low[1]:
-        values: list[object] = [f"{number:.6g} {unit}" for number in numbers]
-    elif isinstance(first, float) or isinstance(last, float):
-        values = [float(f"{number:.6g}") for number in numbers]
+    whole = not low[1] and not isinstance(first, float) and not isinstance(last, float)
+    for digits in (4, 9):
+        told = [f"{number:.{digits}g}" for number in numbers]
+        values: list[object] = [f"{text} {unit}" if low[1] else float(text) for text in told]
+        if whole:
+            values = [round(number * scale) for number in numbers]
+        if len(set(values)) == steps:
+            break
     else:
-        values = [round(number * scale) for number in numbers]
-    if len(set(values)) < steps:
         raise ValueError(f"{steps} steps are too many from {_shown(first)} to {_shown(last)}{_finer(values)}")
     return tuple(values)
 

@@ -22,11 +22,12 @@ def main() -> None:
             number = pickle.load(source)
         except EOFError:
             return
+        result, problem = None, None
         try:
-            answer = (number, work(number), None)
+            result = work(number)
         except Exception as error:
-            answer = (number, None, error)
-        pickle.dump(answer, sink)
+            problem = error
+        pickle.dump((number, result, problem), sink)
         sink.flush()
 
 

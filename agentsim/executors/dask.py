@@ -5,6 +5,7 @@ Files that a sweep names by path, deployments of its own among them, must lie th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -17,6 +18,7 @@ BATCH = 8
 AHEAD = 3
 """Batches that wait for each thread of the cluster."""
 TIMEOUT = "10s"
+_ADDRESS = re.compile(r"^([a-z]+://)?[^\s/]+:[0-9]+$")
 
 
 def run(work: Work, numbers: Iterable[int], where: str) -> Iterator[tuple[int, Any]]:
@@ -32,6 +34,8 @@ def _client(where: str) -> Any:
         from distributed import Client
     except ImportError:
         raise InputError("--dask needs the package 'distributed': pip install distributed") from None
+    if not _ADDRESS.match(where):
+        raise InputError(f"--dask {where}: an address is written like tcp://host:8786")
     try:
         return Client(where, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as bad:
@@ -68,7 +72,7 @@ def _results(client: Any, shared: Any, numbers: Iterator[int]) -> Iterator[tuple
     from distributed import as_completed
 
     running: dict[Any, list[int]] = {}
-    done = as_completed()
+    done = as_completed(loop=client.loop)
 
     def submit() -> None:
         batch = list(islice(numbers, BATCH))

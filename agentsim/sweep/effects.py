@@ -37,6 +37,8 @@ class Reading:
     values: Sequence[float | None]
     statuses: Mapping[str, int]
     reasons: Mapping[str, int]
+    lower_bounds: frozenset[int]
+    warned: int
     drivers: tuple[Driver, ...]
 
     @property
@@ -56,7 +58,7 @@ class Reading:
     def surface(self, down: int, across: int) -> Surface:
         """Return the mean of the metric at each pair of values of two groups, over all others."""
         lengths = self.space.lengths
-        sums = [[[] for _ in range(lengths[across])] for _ in range(lengths[down])]  # type: list[list[list[float]]]
+        sums: list[list[list[float]]] = [[[] for _ in range(lengths[across])] for _ in range(lengths[down])]
         for index, value in enumerate(self.values):
             if value is not None:
                 places = self.space.coordinates(index)
@@ -69,7 +71,12 @@ class Reading:
         return {
             "metric": self.metric.column,
             **{
-                name: {"point": index, **self.space.point(index), self.metric.column: self.values[index]}
+                name: {
+                    "point": index,
+                    **self.space.point(index),
+                    self.metric.column: self.values[index],
+                    "lower_bound": index in self.lower_bounds,
+                }
                 for name, index in points.items()
             },
             "drivers": [
@@ -84,14 +91,19 @@ def read_rows(space: Space, metric: Metric, rows: Iterable[Mapping[str, Any]]) -
     values: list[float | None] = [None] * space.size
     statuses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    bounds, warned = set(), 0
     for row in rows:
         statuses[row["status"]] += 1
         if row.get("reason"):
             reasons[row["reason"]] += 1
         values[row["point"]] = row.get(metric.column)
+        warned += bool(row.get("warnings"))
+        if row.get("lower_bound"):
+            bounds.add(row["point"])
     if all(value is None for value in values) and statuses["ok"]:
         raise InputError(f"--metric {metric.column}: it is unknown at every point; choose another")
-    return Reading(space, metric, values, statuses, reasons, _drivers(space, values))
+    drivers = _drivers(space, values)
+    return Reading(space, metric, values, statuses, reasons, frozenset(bounds), warned, drivers)
 
 
 def _drivers(space: Space, values: Sequence[float | None]) -> tuple[Driver, ...]:
@@ -107,7 +119,9 @@ def _drivers(space: Space, values: Sequence[float | None]) -> tuple[Driver, ...]
     found = []
     for group, (axes, columns) in enumerate(zip(space.groups, cells, strict=True)):
         means = tuple(map(_mean, columns))
-        between = fsum(len(c) * (m - middle) ** 2 for c, m in zip(columns, means, strict=True) if m is not None)
+        between = fsum(
+            len(c) * (m - middle) ** 2 for c, m in zip(columns, means, strict=True) if m is not None
+        )
         share = between / total if total else 0.0
         found.append(Driver(group, ", ".join(axis.path for axis in axes), means, share))
     return tuple(sorted(found, key=lambda driver: -driver.share))

@@ -26,7 +26,9 @@ class Journal:
         self._places = array("q", [NOT_DONE]) * size
 
     @classmethod
-    def open(cls, path: str, definition: Mapping[str, Any], size: int, restart: bool, only_read: bool) -> Journal:
+    def open(
+        cls, path: str, definition: Mapping[str, Any], size: int, restart: bool, only_read: bool
+    ) -> Journal:
         """Go on with the journal at a path, or begin it; only to read it, another may write meanwhile.
 
         Raises `InputError` where it is of another sweep, saying what has changed, or another process
@@ -36,9 +38,7 @@ class Journal:
         try:
             file = open(path, "rb" if only_read else "a+b", buffering=0)  # noqa: SIM115  (it stays open with the journal)
         except OSError as bad:
-            raise OutputError(
-                f"{path}: cannot write there ({(bad.strerror or str(bad)).lower()})"
-            ) from None
+            raise OutputError(f"{path}: cannot write there ({(bad.strerror or str(bad)).lower()})") from None
         try:
             journal = cls(path, file, size)
             if only_read:
@@ -143,7 +143,9 @@ def _same(wanted: Mapping[str, Any], found: Mapping[str, Any], path: str) -> Non
     if changes:
         more = f" (and {len(changes) - 3} more)" if len(changes) > 3 else ""
         told = "; ".join(changes[:3]) + more
-        raise InputError(f"{path}: the sweep has changed: {told}. Take --restart to begin anew, or another -o")
+        raise InputError(
+            f"{path}: the sweep has changed: {told}. Take --restart to begin anew, or another -o"
+        )
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[str]:

@@ -99,7 +99,7 @@ class _Checks:
         return Work(workflow, space, one, file.set, seeds, self.near)
 
     def run(self, work: Work) -> None:
-        """Refuse what fails at every point: a fixed value, a deployment, an axis none of whose values fits."""
+        """Refuse what fails at every point: fixed values, deployments, axes none of whose values fits."""
         for path in self.file.set:
             if path == AXIS:
                 raise self.fail(("set", path), "write deployment: NAME at the top")
@@ -108,7 +108,7 @@ class _Checks:
                 metric_named(self.file.metric)
             except InputError as bad:
                 raise self.fail(("metric",), bad) from None
-        deployments = self._deployments(work)
+        deployments = self._deployments()
         self._some_fits(("set",) if self.file.set else ("workflow",), [{}], work, deployments)
         for kind, axes in (("grid", self.file.grid), ("list", self.file.list)):
             for path, values in axes.items():
@@ -116,7 +116,7 @@ class _Checks:
                     points = [{path: value} for value in values]
                     self._some_fits((kind, path), points, work, deployments)
 
-    def _deployments(self, work: Work) -> list[tuple[str, Document]]:
+    def _deployments(self) -> list[tuple[str, Document]]:
         found = []
         for place, name in self._named():
             if name == catalog.RECORDED:

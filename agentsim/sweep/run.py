@@ -88,7 +88,9 @@ class Running:
         The table takes rows in order, however they come, so that its bytes tell nothing of the place.
         """
         follow = self._written()
-        results = plugins.load("executors", place.executor)(self.sweep.work, self.journal.missing(), place.where)
+        results = plugins.load("executors", place.executor)(
+            self.sweep.work, self.journal.missing(), place.where
+        )
         try:
             for index, found in results:
                 lost = isinstance(found, Lost)
@@ -131,5 +133,7 @@ def _refuse_foreign(path: str) -> None:
     if os.path.isdir(path):
         raise OutputError(f"{path}: is a folder; give the name of a file")
     if os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path)):
-        raise OutputError(f"{path}: exists, and no {os.path.basename(path)}{JOURNAL} beside it tells that it "
-                          "is of this sweep; choose another -o")
+        raise OutputError(
+            f"{path}: exists, and no {os.path.basename(path)}{JOURNAL} beside it tells that it "
+            "is of this sweep; choose another -o"
+        )

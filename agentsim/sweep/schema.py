@@ -82,9 +82,9 @@ class SweepFile(Strict):
     runs: Annotated[PositiveCount, Field(description="runs of each point, over consecutive seeds")] = 1
     seed: int = 0
     metric: Annotated[str | None, Field(description="the column that pictures show")] = None
-    set: Annotated[dict[str, Any], Field(description="fields that are changed at every point")] = {}
-    grid: Annotated[dict[str, Values], Field(description="axes; every combination is a point")] = {}
-    list: Annotated[dict[str, Values], Field(description="axes of one length that move together")] = {}
+    set: dict[str, Any] = Field(default_factory=dict, description="fields that are changed at every point")
+    grid: dict[str, Values] = Field(default_factory=dict, description="axes; every combination is a point")
+    list: dict[str, Values] = Field(default_factory=dict, description="axes of one length that move together")
 
     @model_validator(mode="after")
     def _axes_agree(self) -> Self:

@@ -101,7 +101,7 @@ def space_of(
     grid: Mapping[str, Sequence[Any]], together: Mapping[str, Sequence[Any]], deployments: Sequence[str] = ()
 ) -> Space:
     """Return the space of a sweep file's axes, in the order in which they are written."""
-    groups = [(Axis("deployment", tuple(deployments)),)] if deployments else []
+    groups: list[tuple[Axis, ...]] = [(Axis("deployment", tuple(deployments)),)] if deployments else []
     groups += [(Axis(path, tuple(values)),) for path, values in grid.items()]
     if together:
         groups.append(tuple(Axis(path, tuple(values)) for path, values in together.items()))

@@ -1,4 +1,4 @@
-"""A point of a sweep becomes a row of its table: compile, run, summarise. Pure, so that it can run anywhere."""
+"""A point of a sweep becomes a row of its table: compile, run, summarise. Pure, so it can run anywhere."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Work:
             return without_result("error", f"{type(bug).__name__}: {self._told(bug)}")
 
     def _told(self, error: Exception) -> str:
-        return str(error).replace(os.path.join(self.near, ""), "")
+        text = str(error).removeprefix("--set ")
+        return text.replace(os.path.join(self.near, ""), "") if self.near else text
 
     def summary(self, point: Changes) -> Summary:
         """Run the task with a point's values; raises as compiling and simulating do."""

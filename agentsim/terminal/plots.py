@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -69,7 +70,11 @@ def _shade(cells: Cells) -> Callable[[float | None], int | None]:
 
 
 def _figures(
-    cells: Cells, texts: Sequence[Sequence[str]], down: Side, across: Side, shade: Callable[[float | None], int | None]
+    cells: Cells,
+    texts: Sequence[Sequence[str]],
+    down: Side,
+    across: Side,
+    shade: Callable[[float | None], int | None],
 ) -> Table:
     table = grid("right", *["right"] * len(across.labels), padding=2)
     table.add_row("", *[Text(label, style="dim") for label in across.labels])
@@ -151,7 +156,9 @@ def line_plot(values: Sequence[float | None], side: Side, show: Show, width: int
     text = Text()
     for row, dots in enumerate(_canvas(points, columns, PLOT_ROWS)):
         tick = ticks.get(row, "")
-        text += Text(f"{tick:>{margin}} {'┤' if tick else '│'}", style="dim") + Text(dots, style="blue") + "\n"
+        text += (
+            Text(f"{tick:>{margin}} {'┤' if tick else '│'}", style="dim") + Text(dots, style="blue") + "\n"
+        )
     first, last = side.labels[0], side.labels[-1]
     scale = " (log)" if by_factors(side.numbers) else ""
     below = f"{side.title}{scale}".center(max(columns - len(first) - len(last), len(side.title) + 8))
@@ -167,7 +174,7 @@ def by_factors(numbers: Sequence[float]) -> bool:
 
 
 def _unevenness(numbers: Sequence[float]) -> float:
-    steps = [abs(after - before) for before, after in zip(numbers, numbers[1:], strict=False)]
+    steps = [abs(after - before) for before, after in pairwise(numbers)]
     return max(steps) / (math.fsum(steps) or 1.0)
 
 

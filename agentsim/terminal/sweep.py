@@ -53,18 +53,26 @@ def _answer(reading: Reading) -> RenderableType:
     for label, index, style in (("Best", reading.best, "bold green"), ("Worst", reading.worst, "bold")):
         value = reading.values[index]
         assert value is not None, "an extreme has a value"
-        table.add_row(
-            Text(label, style="bold"), Text(_told(reading.metric, value), style=style), point_text(reading.space, index)
-        )
+        low = "≥ " if _is_bound(reading, index) else ""
+        told = Text(low + _told(reading.metric, value), style=style)
+        table.add_row(Text(label, style="bold"), told, point_text(reading.space, index))
     for place, driver in enumerate(reading.drivers):
-        label = Text("Driven by" if not place else "", style="bold")
-        table.add_row(label, f"{driver.share:.0%}" if len(reading.drivers) > 1 else "", _driver(driver, reading))
+        head = Text("Driven by" if not place else "", style="bold")
+        table.add_row(
+            head, f"{driver.share:.0%}" if len(reading.drivers) > 1 else "", _driver(driver, reading)
+        )
     left = 1.0 - sum(driver.share for driver in reading.drivers)
     if len(reading.drivers) > 1:
         if left >= 0.005:
             table.add_row("", f"{left:.0%}", "their interplay")
-        table.add_row("", "", Text("% of the variation between points; means over the other axes", style="dim"))
+        table.add_row(
+            "", "", Text("% of the variation between points; means over the other axes", style="dim")
+        )
     return table
+
+
+def _is_bound(reading: Reading, index: int) -> bool:
+    return reading.metric.dimension == "time" and index in reading.lower_bounds
 
 
 def _driver(driver: Driver, reading: Reading) -> str:
@@ -113,7 +121,11 @@ def _picture(
         side = _side(reading.space.groups[varied[0].group])
         line = side.numbers is not None and len(side.numbers) > 2
         yield Text.assemble((what, "bold"), f" by {side.title}")
-        yield line_plot(varied[0].means, side, show, width) if line else bars(varied[0].means, side, show, width)
+        yield (
+            line_plot(varied[0].means, side, show, width)
+            if line
+            else bars(varied[0].means, side, show, width)
+        )
         if line:
             yield bars(varied[0].means, side, show, width) if len(side.labels) <= 24 else Text()
         return
@@ -143,9 +155,18 @@ def _shortened(text: str) -> str:
 
 def _notes(found: Swept) -> RenderableType:
     statuses, reasons = found.reading.statuses, found.reading.reasons
+    bounds, warned = len(found.reading.lower_bounds), found.reading.warned
     rows = [
+        (
+            "Lower bounds",
+            f"{bounds:,} points: a part of their time is not published and counts as zero" if bounds else "",
+        ),
+        ("Warnings", f"on {warned:,} points: see the column 'warnings'" if warned else ""),
         ("No result", joined([f"{statuses[s]:,} {told}" for s, told in STATUSES.items() if statuses.get(s)])),
-        *(("", f"{count:,}x {reason}") for reason, count in list(reasons.items())[:REASONS]),
+        *(
+            ("", f"{count:,}x {reason}")
+            for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:REASONS]
+        ),
         ("", f"and {len(reasons) - REASONS:,} other reasons" if len(reasons) > REASONS else ""),
         ("Table", found.output),
     ]
