@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentsim import plugins, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import InputError, unknown_name
+from agentsim.errors import AgentsimError, InputError, unknown_name
 from agentsim.plan import Plan
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
@@ -96,6 +96,8 @@ def compare_deployments(
 
 def validate_file(path: str) -> str:
     """Check one file of any kind; return what it is. Every problem is an `AgentsimError`."""
+    from agentsim.sweep.load import is_sweep, sweep_of
+
     document = yaml_file.read(path, InputError)
     kind = catalog.kind_of_document(document)
     several = document.data.get("endpoints") if isinstance(document.data, dict) else None
@@ -103,6 +105,8 @@ def validate_file(path: str) -> str:
         for name in several:
             compile_plan(_probe(), f"{os.path.abspath(path)}#{name}")
         return f"{len(several)} valid endpoints"
+    if kind is None and is_sweep(document):
+        return f"a valid sweep of {sweep_of(document).space.size:,} points"
     if kind is None:
         return f"a valid workflow, '{check_document(document).name}'"
     if kind in ("deployments", "endpoints"):
@@ -110,6 +114,17 @@ def validate_file(path: str) -> str:
     else:
         catalog.from_document(catalog.schema_of(kind), document, path)
     return _VALID[kind]
+
+
+def validate_files(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Check several files, each for itself; return what each is, or its problem."""
+    found = []
+    for path in paths:
+        try:
+            found.append({"file": path, "valid": True, "is": validate_file(path)})
+        except AgentsimError as error:
+            found.append({"file": path, "valid": False, "problem": str(error)})
+    return found
 
 
 _VALID = {
@@ -147,6 +162,21 @@ def show_sheets(name: str) -> list[Sheet]:
 def _probe() -> Workflow:
     """The smallest task there is, to compile a deployment without one."""
     return Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
+
+
+SCHEMAS = ("workflow", "sweep")
+"""Kinds of files that people write most; the others are told by `show`."""
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of one of `SCHEMAS`."""
+    if kind not in SCHEMAS:
+        raise unknown_name("kind of file", kind, SCHEMAS)
+    if kind == "workflow":
+        return Workflow.model_json_schema()
+    from agentsim.sweep.schema import SweepFile
+
+    return SweepFile.model_json_schema()
 
 
 def write_starter(path: str) -> None:

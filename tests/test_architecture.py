@@ -25,7 +25,7 @@ RANKS = (
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
     ("sweep",),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_sweep"),
+    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_sweep", "completion"),
     ("commands",),
     ("cli", "__main__"),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output
+from agentsim.commands.options import Format, Output, names_of
 from agentsim.terminal.console import note, progress, show_list, show_result
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None)
 LogPath = Annotated[str, typer.Argument(metavar="LOG", help="a recorded session, or a folder of them")]
 LogFormat = Annotated[
-    str | None, typer.Option("--from", help="the format, where it is not recognised by content")
+    str | None,
+    typer.Option(
+        "--from",
+        help="the format, where it is not recognised by content",
+        autocompletion=names_of("formats"),
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output, Overrides, Runs, Seed, WorkflowPath
+from agentsim.commands.options import Format, Output, Overrides, Runs, Seed, WorkflowPath, names_of
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -15,7 +15,9 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def run(
     workflow: WorkflowPath,
-    on: Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")] = "coding-tool",
+    on: Annotated[
+        str, typer.Option(help="a deployment or endpoint by name, or a path", autocompletion=names_of("on"))
+    ] = "coding-tool",
     seed: Seed = 0,
     runs: Runs = 1,
     set_: Overrides = None,
@@ -41,7 +43,12 @@ def run(
 @app.command()
 def compare(
     workflow: WorkflowPath,
-    on: Annotated[list[str], typer.Option(help="a deployment; give it twice or more, the first is the base")],
+    on: Annotated[
+        list[str],
+        typer.Option(
+            help="a deployment; give it twice or more, the first is the base", autocompletion=names_of("on")
+        ),
+    ],
     seed: Seed = 0,
     runs: Runs = 20,
     set_: Overrides = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output
+from agentsim.commands.options import Format, Output, names_of
 from agentsim.terminal.console import progress, show_result, stop
 
 app = typer.Typer(rich_markup_mode=None)
@@ -18,7 +18,9 @@ def sweep(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="a .csv or .parquet; default: SWEEP's name, here")
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="the column that pictures show")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="the column that pictures show", autocompletion=names_of("metrics"))
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, max=1024, help="processes; default: cores")] = None,
     dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="run on this Dask cluster")] = None,
     restart: Annotated[bool, typer.Option("--restart", help="begin anew, whatever is there")] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from agentsim.sweep.work import AXIS, Work, deployment_changes, reference
 from agentsim.yaml_file import Document, Path
 
 MAX_POINTS = 1_000_000
-MARKS = ("grid", "list", "runs", "workflow")
+MARKS = ("grid", "workflow")
 """Keys that a sweep file has and no other kind of file."""
 
 
@@ -54,7 +55,13 @@ def load_sweep(path: str) -> Sweep:
 
 def sweep_of(document: Document) -> Sweep:
     """Return the sweep that a document describes."""
+    if not is_sweep(document):
+        raise InputError(f"{document.name}:1: not a sweep: it has neither of {' and '.join(MARKS)}")
     file = yaml_file.validate(SweepFile, document, InputError)
+    try:
+        json.dumps(document.data, allow_nan=False)
+    except ValueError:
+        raise InputError(f"{document.name}: .nan and .inf are no values of a sweep") from None
     check = _Checks(document, file)
     work = check.work()
     check.run(work)
@@ -100,9 +107,7 @@ class _Checks:
 
     def run(self, work: Work) -> None:
         """Refuse what fails at every point: fixed values, deployments, axes none of whose values fits."""
-        for path in self.file.set:
-            if path == AXIS:
-                raise self.fail(("set", path), "write deployment: NAME at the top")
+        self._paths()
         if self.file.metric:
             try:
                 metric_named(self.file.metric)
@@ -116,6 +121,15 @@ class _Checks:
                     points = [{path: value} for value in values]
                     self._some_fits((kind, path), points, work, deployments)
 
+    def _paths(self) -> None:
+        """Refuse what is no path of a field."""
+        for kind, paths in (("set", self.file.set), ("grid", self.file.grid), ("list", self.file.list)):
+            for path in paths:
+                if "=" in path or not path.isprintable() or not yaml_file.keys_of(path):
+                    raise self.fail((kind, path), "is no path; write one such as tools.run_tests.time")
+                if kind == "set" and path == AXIS:
+                    raise self.fail((kind, path), "write deployment: NAME at the top")
+
     def _deployments(self) -> list[tuple[str, Document]]:
         found = []
         for place, name in self._named():
@@ -123,6 +137,7 @@ class _Checks:
                 continue
             try:
                 found.append(catalog.deployment_document(reference(name, self.near)))
+                _deployment_with(found[-1], {})
             except AgentsimError as bad:
                 raise self.fail(place, bad) from None
         return found

@@ -16,10 +16,10 @@ SCALES = ("linear", "log")
 
 def parse_axis(data: object) -> tuple[Any, ...]:
     """Return the values of an axis: those of a list, or of a range `{from, to, steps, scale}`."""
-    if isinstance(data, dict):
+    if isinstance(data, dict) and any(key in RANGE for key in data):
         return _range(data)
     if not isinstance(data, list) or not data:
-        raise ValueError("an axis is a list of values, or a range {from: 1 s, to: 60 s, steps: 5}")
+        raise ValueError("an axis is a list of values ([1 s, 5 s]) or a range {from: 1 s, to: 9 s, steps: 5}")
     twice = [value for index, value in enumerate(data) if value in data[:index]]
     if twice:
         raise ValueError(f"{twice[0]!r} stands there twice")
@@ -43,6 +43,7 @@ def _range(data: dict[str, Any]) -> tuple[Any, ...]:
 
 
 MAX_VALUES = 100_000
+MAX_RUNS = 100_000
 Values = Annotated[
     tuple[Any, ...],
     Scalar(
@@ -90,6 +91,11 @@ class SweepFile(Strict):
     def _axes_agree(self) -> Self:
         if not self.grid and not self.list and not isinstance(self.deployment, tuple):
             raise ValueError("a sweep needs an axis: a path with several values under grid or list")
+        if self.runs > MAX_RUNS:
+            raise ValueError(f"{self.runs:,} runs of each point; at most {MAX_RUNS:,} are made")
+        several = self.deployment if isinstance(self.deployment, tuple) else ()
+        if len(set(several)) < len(several):
+            raise ValueError("a deployment stands there twice")
         both = [path for path in self.grid if path in self.list]
         if both:
             raise ValueError(f"'{both[0]}' stands under grid and under list")

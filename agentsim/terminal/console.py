@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def show_list(objects: Iterable[Any]) -> None:
 def note(text: str) -> None:
     """Say in one line on stderr what does not belong to the result."""
     if sys.stderr is not None:
-        print(one_line(text), file=sys.stderr)
+        with suppress(OSError):  # nobody reads it; that is no reason to end otherwise than in order
+            print(one_line(text), file=sys.stderr)
 
 
 def _json_text(data: Any) -> str:
