@@ -26,6 +26,7 @@ from agentsim.specs import catalog
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.yaml"))
+SWEEPS = sorted((ROOT / "workflows" / "sweeps").glob("*.yaml"))
 DEPLOYMENTS = catalog.names("deployments")
 ENDPOINTS = catalog.names("endpoints")
 SHORT = str(ROOT / "workflows" / "ci-fix.yaml")
@@ -140,6 +141,14 @@ def examples() -> list[str]:
     return [line for line in lines if line.startswith("agentsim ")]
 
 
+OPTIONS = {
+    line.strip(): {option for parameter in command.params for option in parameter.opts}
+    for command in commands()
+    for line in command.help.splitlines()
+}
+"""The options of the command that each example is of."""
+
+
 @pytest.mark.parametrize("example", examples())
 def test_the_example_in_a_commands_help_runs(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -152,6 +161,31 @@ def test_the_example_in_a_commands_help_runs(example, tmp_path, monkeypatch):
 
 def test_every_command_has_an_example():
     assert [c.name for c in commands() if "\n\nagentsim " not in c.help] == []
+
+
+def test_every_command_prints_json_where_asked():
+    """The schema is JSON always."""
+    without = [c.name for c in commands() if not any("--format" in p.opts for p in c.params)]
+    assert without == ["schema"]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_the_example_in_a_commands_help_prints_json_too(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workflows").symlink_to(ROOT / "workflows")
+    (tmp_path / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
+    sessions_file(tmp_path / "sessions.jsonl.gz")
+    words = shlex.split(example.partition(" > ")[0])[1:]
+    fewer = [] if "--runs" not in OPTIONS[example] else ["--runs", "1"]
+    assert json.loads(printed(*words, *fewer, *([] if words == ["schema"] else ["--format", "json"])))
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_a_shipped_sweep_says_how_it_is_run_and_every_point_has_a_result(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"agentsim sweep workflows/sweeps/{path.name} -o {path.stem}.csv" in path.read_text("utf-8")
+    assert "a valid sweep" in printed("validate", str(path))
+    assert data("sweep", str(path))["statuses"].keys() == {"ok"}
 
 
 def test_a_run_prints_every_documented_key():

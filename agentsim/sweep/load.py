@@ -186,6 +186,7 @@ class _Checks:
         for _, name in self._named():
             if name != catalog.RECORDED:
                 _add_files(reference(name, self.near), self.near, found)
+        found["what the axes come to"] = _digest(repr(work.space.groups).encode())
         found["the catalog"] = _catalog_digest()
         found["agentsim's version"] = version("agentsim")
         return found

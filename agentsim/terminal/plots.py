@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,7 @@ NOTHING = "×"
 """Stands where there is no result."""
 WIDE_SPAN = 10.0
 """From this ratio between the largest and the smallest value on, shades go by factors."""
+MAP_ROWS = 40
 PLOT_ROWS = 12
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BRAILLE = 0x2800
@@ -41,24 +42,43 @@ Show = Callable[[float], str]
 def heat_map(cells: Cells, down: Side, across: Side, show: Show, width: int) -> RenderableType:
     """Return a row for each value of `down`, a cell for each of `across`, darkest where it is most.
 
-    Cells have figures where they fit; else rows and columns are left out evenly until the shades fit.
+    Cells have figures where they fit, else shades alone. What does not fit even so is left out evenly, and
+    a line says so.
     """
     shade = _shade(cells)
-    texts = [[NOTHING if value is None else show(value) for value in row] for row in cells]
-    room = width - max(map(len, [*down.labels, ""])) - 2
+    rows = thinned(len(down.labels), MAP_ROWS)
+    labels = [down.labels[row] for row in rows]
+    room = width - max(map(len, labels)) - 2
+    texts = [[NOTHING if value is None else show(value) for value in cells[row]] for row in rows]
     widest = max(len(text) for text in [*(t for row in texts for t in row), *across.labels])
-    if (widest + 5) * len(across.labels) <= room:
-        return _figures(cells, texts, down, across, shade)
-    return _shades(cells, down, across, shade, room)
+    columns = list(range(len(across.labels)))
+    if (widest + 5) * len(columns) <= room:
+        table = grid("right", *["right"] * len(columns), padding=2)
+        table.add_row("", *[Text(label, style="dim") for label in across.labels])
+        for label, row, shown in zip(labels, rows, texts, strict=True):
+            drawn = [_patch(shade(v), 2, " ") + f" {text}" for v, text in zip(cells[row], shown, strict=True)]
+            table.add_row(Text(label, style="dim"), *drawn)
+    else:
+        size = 2 if 2 * len(columns) <= room else 1
+        columns = thinned(len(columns), room // size)
+        table = grid("right", "left", padding=2)
+        for label, row in zip(labels, rows, strict=True):
+            patches = [_patch(shade(cells[row][column]), size, NOTHING) for column in columns]
+            table.add_row(Text(label, style="dim"), Text().join(patches))
+        table.add_row("", Text(_ends(across.labels, columns, len(columns) * size), style="dim"))
+    if len(rows) == len(down.labels) and len(columns) == len(across.labels):
+        return table
+    told = f"{len(rows)} of {len(down.labels):,} rows and {len(columns)} of {len(across.labels):,} columns"
+    return Group(table, Text(f"{told} are shown", style="dim"))
 
 
 def _shade(cells: Cells) -> Callable[[float | None], int | None]:
+    """Return which of the shades a value has; None where there is no value."""
     known = [value for row in cells for value in row if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    by_factors = low > 0 and high / low > WIDE_SPAN
-    scale = math.log if by_factors else float
-    first, span = scale(low) if known and (low or not by_factors) else 0.0, 0.0
-    span = scale(high) - first if known else 0.0
+    scale = math.log if _is_wide(low, high) else float
+    first = scale(low)
+    span = scale(high) - first
 
     def level(value: float | None) -> int | None:
         if value is None:
@@ -69,41 +89,14 @@ def _shade(cells: Cells) -> Callable[[float | None], int | None]:
     return level
 
 
-def _figures(
-    cells: Cells,
-    texts: Sequence[Sequence[str]],
-    down: Side,
-    across: Side,
-    shade: Callable[[float | None], int | None],
-) -> Table:
-    table = grid("right", *["right"] * len(across.labels), padding=2)
-    table.add_row("", *[Text(label, style="dim") for label in across.labels])
-    for label, row, shown in zip(down.labels, cells, texts, strict=True):
-        drawn = [_patch(shade(value), 2) + Text(f" {text}") for value, text in zip(row, shown, strict=True)]
-        table.add_row(Text(label, style="dim"), *drawn)
-    return table
+def _is_wide(low: float, high: float) -> bool:
+    return low > 0 and high / low > WIDE_SPAN
 
 
-def _patch(level: int | None, cells: int) -> Text:
+def _patch(level: int | None, size: int, nothing: str) -> Text:
     if level is None:
-        return Text(NOTHING.rjust(cells) if cells == 1 else " " * cells, style="dim")
-    return Text(SHADES[level] * cells, style=COLOURS[level])
-
-
-def _shades(
-    cells: Cells, down: Side, across: Side, shade: Callable[[float | None], int | None], room: int
-) -> RenderableType:
-    size = 2 if 2 * len(across.labels) <= room else 1
-    columns = thinned(len(across.labels), room // size)
-    rows = thinned(len(down.labels), 40)
-    table = grid("right", "left", padding=2)
-    for index in rows:
-        line = Text()
-        for column in columns:
-            line += _patch(shade(cells[index][column]), size)
-        table.add_row(Text(down.labels[index], style="dim"), line)
-    table.add_row("", Text(_ends(across.labels, columns, len(columns) * size), style="dim"))
-    return table
+        return Text(nothing * size, style="dim")
+    return Text(SHADES[level] * size, style=COLOURS[level])
 
 
 def thinned(count: int, room: int) -> list[int]:
@@ -125,7 +118,7 @@ def key_of(cells: Cells, show: Show) -> str:
     if not known:
         return ""
     low, high = min(known), max(known)
-    steps = ", shades by factors" if low > 0 and high / low > WIDE_SPAN else ""
+    steps = ", shades by factors" if _is_wide(low, high) else ""
     text = f"lightest {show(low)}, darkest {show(high)}{steps}"
     return text + (f", {NOTHING} no result" if any(value is None for row in cells for value in row) else "")
 
