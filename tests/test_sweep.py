@@ -15,6 +15,7 @@ import pytest
 from test_cli import ROOT, SHORT, data, invoke, printed
 
 from agentsim.errors import InputError
+from agentsim.sim.engine import simulate
 from agentsim.sweep import work
 from agentsim.sweep.columns import BY_NAME, metric_named
 from agentsim.sweep.effects import read_rows
@@ -132,7 +133,7 @@ def test_a_quantity_has_a_column_in_si_units_beside_what_is_written():
     assert "context.system_tokens_" not in "".join(rows_of()[0])
 
 
-def test_a_bug_at_a_point_is_a_row_and_exit_code_1(monkeypatch):
+def test_a_bug_at_a_point_is_a_row_and_exit_code_1_and_is_tried_again(monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("of\nthe simulation")
 
@@ -143,6 +144,20 @@ def test_a_bug_at_a_point_is_a_row_and_exit_code_1(monkeypatch):
     bad = [row for row in rows_of() if row["status"] == "error"]
     assert {row["reason"] for row in bad} == {"ZeroDivisionError: of the simulation"}
     assert len(bad) == 18
+    monkeypatch.setattr(work, "simulate", simulate)
+    shown = Path("out.csv").read_bytes()
+    assert invoke("sweep", "s.yaml", "-o", "out.csv", "--plot")[0] == 1
+    assert done() == done(output="fresh.csv") != shown
+    assert len(entries()) == 27 + 18
+
+
+def test_an_axis_may_need_another_one_to_fit():
+    Path("s.yaml").write_text(
+        "workflow: w.yaml\ndeployment: 8xb200\n"
+        "grid: {context.limit_tokens: [1k, 1500], context.system_tokens: [500]}\n"
+    )
+    done()
+    assert {row["status"] for row in rows_of()} <= {"ok", "infeasible"}
 
 
 # the same bytes

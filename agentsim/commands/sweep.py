@@ -40,8 +40,8 @@ def sweep(
     opened, column = open_sweep(file, output, metric, restart, plot)
     with opened as running:
         try:
-            with progress("simulating", 0 if plot else running.left) as step:
-                running.run(place, step) if not plot else None
+            with progress("simulating", running.left) as step:
+                running.run(place, step)
         except KeyboardInterrupt:
             stop(f"interrupted; {running.told()}", 130)
         found = swept(running, column, format_ is Format.json)

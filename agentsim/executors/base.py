@@ -6,7 +6,7 @@ ends all work; the caller orders the results, so that no executor can change the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,9 @@ class Lost:
     reason: str
 
 
-Run = Callable[[Work, Iterable[int], str], Iterator[tuple[int, Any]]]
+Run = Callable[[Work, Iterable[int], str], Generator[tuple[int, Any], None, None]]
 """`run(work, numbers, where)` yields (number, `work(number)` or `Lost`) once for each, as they come.
 
-Numbers are taken as they are needed. `where` says where in the executor's own words; closing the iterator
+Numbers are taken as they are needed. `where` says where in the executor's own words; closing it
 ends what was started. Raises `InputError` where there is no such place.
 """

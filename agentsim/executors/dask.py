@@ -6,7 +6,7 @@ Files that a sweep names by path, deployments of its own among them, must lie th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ TIMEOUT = "10s"
 _ADDRESS = re.compile(r"^([a-z]+://)?[^\s/]+:[0-9]+$")
 
 
-def run(work: Work, numbers: Iterable[int], where: str) -> Iterator[tuple[int, Any]]:
+def run(work: Work, numbers: Iterable[int], where: str) -> Generator[tuple[int, Any], None, None]:
     """Do the work on the cluster at an address; see `base.Run`."""
     with _client(where) as client:
         _check(client, where)

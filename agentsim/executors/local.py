@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from agentsim.errors import InputError
@@ -26,7 +26,7 @@ AHEAD = 2
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def run(work: Work, numbers: Iterable[int], where: str) -> Iterator[tuple[int, Any]]:
+def run(work: Work, numbers: Iterable[int], where: str) -> Generator[tuple[int, Any], None, None]:
     """Do the work in as many processes as `where` says; see `base.Run`."""
     if not where.isdecimal() or int(where) < 1:
         raise InputError(f"'{where}' workers; give a whole number over 0")
@@ -39,7 +39,7 @@ def run(work: Work, numbers: Iterable[int], where: str) -> Iterator[tuple[int, A
     yield from spread(work, rest, count)
 
 
-def spread(work: Work, numbers: Iterator[int], count: int) -> Iterator[tuple[int, Any]]:
+def spread(work: Work, numbers: Iterator[int], count: int) -> Generator[tuple[int, Any], None, None]:
     """Do the work in `count` other processes. A process that ends takes one number with it."""
     answers: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
     again: list[int] = []

@@ -42,7 +42,7 @@ class Journal:
         try:
             journal = cls(path, file, size)
             if only_read:
-                journal._resume(wanted)
+                journal._resume(wanted, with_errors=True)
             else:
                 _lock(file, path)
                 journal._begin(wanted, restart)
@@ -57,10 +57,13 @@ class Journal:
         if os.fstat(self._file.fileno()).st_size == 0:
             self._append({"schema": SCHEMA, "sweep": wanted})
         else:
-            self._file.truncate(self._resume(wanted))
+            self._file.truncate(self._resume(wanted, with_errors=False))
 
-    def _resume(self, wanted: dict[str, Any]) -> int:
-        """Find the rows that are there; return where the last whole one ends."""
+    def _resume(self, wanted: dict[str, Any], with_errors: bool) -> int:
+        """Find the rows that are there; return where the last whole one ends.
+
+        A point that ended in an error is not done: it is tried again, and its new row is the one that counts.
+        """
         if not _is_journal(self._file):
             raise InputError(f"{self.path}: is not the journal of a sweep; choose another -o")
         self._file.seek(0)
@@ -69,7 +72,9 @@ class Journal:
             if place == 0:
                 _same(wanted, json.loads(line)["sweep"], self.path)
             else:
-                self._note(json.loads(line)["point"], place)
+                entry = json.loads(line)
+                if with_errors or entry["status"] != "error":
+                    self._note(entry["point"], place)
             place += len(line)
         return place
 

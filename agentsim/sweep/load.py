@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -19,6 +19,8 @@ from agentsim.sweep.work import AXIS, Work, deployment_changes, reference
 from agentsim.yaml_file import Document, Path
 
 MAX_POINTS = 1_000_000
+MOST_TRIED = 200
+"""Points, or values of an axis, that are tried before anything runs."""
 MARKS = ("grid", "workflow")
 """Keys that a sweep file has and no other kind of file."""
 
@@ -106,20 +108,28 @@ class _Checks:
         return Work(workflow, space, one, file.set, seeds, self.near)
 
     def run(self, work: Work) -> None:
-        """Refuse what fails at every point: fixed values, deployments, axes none of whose values fits."""
+        """Refuse a path that leads nowhere, a deployment that is none, and values none of which fits.
+
+        Where one whole point fits, all paths do; else each axis is tried alone, to say which is to blame.
+        """
         self._paths()
         if self.file.metric:
             try:
                 metric_named(self.file.metric)
             except InputError as bad:
                 raise self.fail(("metric",), bad) from None
-        deployments = self._deployments()
-        self._some_fits(("set",) if self.file.set else ("workflow",), [{}], work, deployments)
+        found = self._deployments()
+        size = work.space.size
+        for index in range(0, size, -(-size // MOST_TRIED)):
+            point = work.space.point(index)
+            its = [found[name] for name in [work.deployment_at(point)] if name in found]
+            if _problem(work, point, its) is None:
+                return
+        self._some_fits(("set",) if self.file.set else ("workflow",), [{}], work, found)
         for kind, axes in (("grid", self.file.grid), ("list", self.file.list)):
             for path, values in axes.items():
                 if path != AXIS:
-                    points = [{path: value} for value in values]
-                    self._some_fits((kind, path), points, work, deployments)
+                    self._some_fits((kind, path), [{path: value} for value in values], work, found)
 
     def _paths(self) -> None:
         """Refuse what is no path of a field."""
@@ -130,16 +140,17 @@ class _Checks:
                 if kind == "set" and path == AXIS:
                     raise self.fail((kind, path), "write deployment: NAME at the top")
 
-    def _deployments(self) -> list[tuple[str, Document]]:
-        found = []
+    def _deployments(self) -> dict[str, tuple[str, Document]]:
+        """Return short name and document of each deployment, by what `--on` takes."""
+        found = {}
         for place, name in self._named():
-            if name == catalog.RECORDED:
-                continue
-            try:
-                found.append(catalog.deployment_document(reference(name, self.near)))
-                _deployment_with(found[-1], {})
-            except AgentsimError as bad:
-                raise self.fail(place, bad) from None
+            if name != catalog.RECORDED:
+                taken = reference(name, self.near)
+                try:
+                    found[taken] = catalog.deployment_document(taken)
+                    _check_deployment(found[taken], {})
+                except AgentsimError as bad:
+                    raise self.fail(place, bad) from None
         return found
 
     def _named(self) -> Iterator[tuple[Path, str]]:
@@ -154,29 +165,12 @@ class _Checks:
                 yield (kind, AXIS, index), str(value)
 
     def _some_fits(
-        self, place: Path, points: list[dict[str, Any]], work: Work, deployments: list[tuple[str, Document]]
+        self, place: Path, points: list[dict[str, Any]], work: Work, found: dict[str, tuple[str, Document]]
     ) -> None:
-        """Raise the first refusal where all of these points are refused, wherever they run."""
-        refusals = []
-        for point in points:
-            tries: list[Callable[[], object]] = [
-                lambda point=point, found=found: _deployment_with(found, {**work.fixed, **point})  # type: ignore[misc]
-                for found in deployments
-            ]
-            try:
-                work.changed_workflow(point)
-                if not deployments or not deployment_changes({**work.fixed, **point}):
-                    return
-            except AgentsimError as bad:
-                refusals.append(bad)
-                continue
-            for attempt in tries:
-                try:
-                    attempt()
-                    return
-                except AgentsimError as bad:
-                    refusals.append(bad)
-        raise self.fail(place, refusals[0])
+        """Raise the first refusal where all of these points are refused on every deployment."""
+        problems = [_problem(work, point, list(found.values())) for point in points[:MOST_TRIED]]
+        if all(problems):
+            raise self.fail(place, problems[0])
 
     def files(self, work: Work) -> dict[str, str]:
         """Return a digest of everything besides the sweep file that results depend on."""
@@ -192,7 +186,26 @@ class _Checks:
         return found
 
 
-def _deployment_with(found: tuple[str, Document], point: dict[str, Any]) -> None:
+def _problem(
+    work: Work, point: dict[str, Any], deployments: list[tuple[str, Document]]
+) -> AgentsimError | None:
+    """Return why values are refused by the workflow, or by each of the deployments; None where they fit."""
+    problems: list[AgentsimError] = []
+    try:
+        work.changed_workflow(point)
+    except AgentsimError as bad:
+        return bad
+    for found in deployments:
+        try:
+            _check_deployment(found, {**work.fixed, **point})
+        except AgentsimError as bad:
+            problems.append(bad)
+        else:
+            return None
+    return problems[0] if problems else None
+
+
+def _check_deployment(found: tuple[str, Document], point: dict[str, Any]) -> None:
     name, document = found
     changed = catalog.set_by_hand(document, deployment_changes(point))
     kind = catalog.kind_of_document(changed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agentsim import plugins
 from agentsim.errors import InputError, OutputError
-from agentsim.executors.base import Lost
+from agentsim.executors.base import Lost, Run
 from agentsim.sweep.columns import RESULT, without_result
 from agentsim.sweep.journal import Journal
 from agentsim.sweep.load import Sweep
@@ -45,7 +45,7 @@ class Running:
         self.table: Table = table_at(self.output, self.columns, {**kinds, **_KINDS})
         path = self.output + JOURNAL
         if not os.path.exists(path):
-            _refuse_foreign(self.output)
+            _refuse_others(self.output)
             if self.only_read:
                 raise InputError(f"{self.output}: nothing of this sweep is there yet; run it without --plot")
         self.journal = Journal.open(path, self.sweep.definition, space.size, self.restart, self.only_read)
@@ -66,17 +66,17 @@ class Running:
 
     @property
     def left(self) -> int:
-        """How many points are not done yet."""
-        return self.sweep.space.size - self.journal.count
+        """How many points are to be run; none where the table is only read."""
+        return 0 if self.only_read else self.sweep.space.size - self.journal.count
 
     def told(self) -> str:
         """Say what is kept of a sweep that has ended early, and how it goes on."""
         done = f"{self.journal.count:,} of {self.sweep.space.size:,} points are kept"
         return f"{done} in {self.output}{JOURNAL}; the same command goes on from there"
 
-    def rows(self, start: int = 0) -> Iterator[Row]:
-        """Yield the rows that are done, in order, from a point on."""
-        return (self.row(index) for index in range(start, self.sweep.space.size) if index in self.journal)
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows that are done, in order."""
+        return (self.row(index) for index in range(self.sweep.space.size) if index in self.journal)
 
     def row(self, index: int) -> Row:
         """Return a row of the table."""
@@ -86,20 +86,18 @@ class Running:
         """Compute what is missing; `step` is called after each point.
 
         The table takes rows in order, however they come, so that its bytes tell nothing of the place.
+        Nothing happens where the table is only read.
         """
+        if self.only_read:
+            return
         follow = self._written()
-        results = plugins.load("executors", place.executor)(
-            self.sweep.work, self.journal.missing(), place.where
-        )
-        try:
+        run: Run = plugins.load("executors", place.executor)
+        with closing(run(self.sweep.work, self.journal.missing(), place.where)) as results:
             for index, found in results:
                 lost = isinstance(found, Lost)
                 self.journal.add(index, without_result("error", found.reason) if lost else found)
                 follow()
                 step()
-        finally:
-            with suppress(AttributeError):
-                results.close()
         self.table.finish(self.rows())
 
     def _written(self) -> Callable[[], None]:
@@ -129,7 +127,7 @@ def _kind(values: tuple[Any, ...]) -> str:
     return "int64" if all(isinstance(value, int) for value in values) else "float64"
 
 
-def _refuse_foreign(path: str) -> None:
+def _refuse_others(path: str) -> None:
     if os.path.isdir(path):
         raise OutputError(f"{path}: is a folder; give the name of a file")
     if os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path)):

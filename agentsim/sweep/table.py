@@ -61,7 +61,7 @@ class CsvTable:
             with open(temporary, "wb") as file:
                 file.write(csv_line(self.columns).encode())
                 file.writelines(self._line(row) for row in rows)
-            os.replace(temporary, self.path)
+            os.replace(temporary, os.path.realpath(self.path))
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  (open until `close`)
         except OSError as bad:
             raise _unwritable(self.path, bad) from None
@@ -109,7 +109,7 @@ class ParquetTable:
             with parquet.ParquetWriter(temporary, schema) as writer:
                 for group in _groups(rows):
                     writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
-            os.replace(temporary, self.path)
+            os.replace(temporary, os.path.realpath(self.path))
         except OSError as bad:
             raise _unwritable(self.path, bad) from None
         finally:
