@@ -294,10 +294,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_output_folder_holds_four_files_and_nothing_else(tmp_path):
+def test_the_output_folder_holds_five_files_and_nothing_else(tmp_path):
     summary = written(tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"summary.json", "turns.csv", "spans.csv", "trace.json"}
+    assert names == {"summary.json", "result.json", "turns.csv", "spans.csv", "trace.json"}
     assert json.loads((tmp_path / "out" / "summary.json").read_text("utf-8")) == summary
 
 
@@ -306,7 +306,9 @@ def test_the_tables_have_a_row_for_each_turn_and_each_span(tmp_path):
     turns, spans = rows_of(tmp_path / "turns.csv"), rows_of(tmp_path / "spans.csv")
     events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     assert len(turns) == summary["model_calls"]
-    assert len(spans) == sum(event["ph"] == "X" for event in events) > len(turns)
+    kinds = [event["args"].get("kind") for event in events if event["ph"] == "X"]
+    assert kinds.count("model") == len(turns)
+    assert kinds.count(None) + sum(kind not in (None, "model") for kind in kinds) >= len(spans) > len(turns)
     critical = sum(float(s["end_s"]) - float(s["start_s"]) for s in spans if s["critical"] == "1")
     total = summary["task_completion_s"]["avg"] + summary["human_wait_s"]
     assert critical == pytest.approx(total, rel=1e-6)
