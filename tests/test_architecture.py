@@ -24,7 +24,8 @@ RANKS = (
     ("plan",),
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware"),
+    ("report",),
+    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_report"),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -43,7 +44,7 @@ THIRD_PARTY = {
     "rich": ("terminal/",),
     "typer": ("cli.py", "commands/"),
     "numpy": ("calibrate/",),
-    "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py"),
+    "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py", "report/"),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),
 }
 MODULE_DENY = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}

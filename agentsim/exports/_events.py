@@ -95,6 +95,18 @@ def tasks_of(result: Result) -> list[Task]:
     return found
 
 
+def tracks_of(lane: Lane) -> list[list[Event]]:
+    """Return the events of a lane on as few tracks as it takes for none to overlap."""
+    tracks: list[list[Event]] = []
+    for event in lane.events:
+        free = next((track for track in tracks if track[-1].end_ns <= event.start_ns), None)
+        if free is None:
+            tracks.append([event])
+        else:
+            free.append(event)
+    return tracks
+
+
 def split_lane(lane: str, several: bool) -> tuple[str, str]:
     """Return task and lane; where there is one task only, lanes are not marked with it."""
     if not several:

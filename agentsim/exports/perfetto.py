@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.exports._events import Event, Lane, Task, tasks_of
+from agentsim.exports._events import Event, Task, tasks_of, tracks_of
 from agentsim.exports.base import Export
 from agentsim.result import Result, Turn
 from agentsim.units import MICROSECOND_S, to_s
@@ -37,25 +37,13 @@ def _task(task: Task, number: int, title: str) -> Iterator[dict[str, Any]]:
     yield _about("process_name", number, 0, {"name": name})
     thread = 0
     for lane in task.lanes:
-        for index, track in enumerate(_tracks(lane)):
+        for index, track in enumerate(tracks_of(lane)):
             thread += 1
             label = lane.name if index == 0 else f"{lane.name} (side by side {index + 1})"
             yield _about("thread_name", number, thread, {"name": label})
             yield _about("thread_sort_index", number, thread, {"sort_index": thread})
             for event in track:
                 yield from _slices(event, lane.name, number, thread)
-
-
-def _tracks(lane: Lane) -> list[list[Event]]:
-    """Return the events of a lane on as few tracks as it takes for none to overlap."""
-    tracks: list[list[Event]] = []
-    for event in lane.events:
-        free = next((track for track in tracks if track[-1].end_ns <= event.start_ns), None)
-        if free is None:
-            tracks.append([event])
-        else:
-            free.append(event)
-    return tracks
 
 
 def _slices(event: Event, lane: str, process: int, thread: int) -> Iterator[dict[str, Any]]:
