@@ -146,6 +146,9 @@ def test_the_example_in_a_commands_help_runs(example, tmp_path, monkeypatch):
     (tmp_path / "workflows").symlink_to(ROOT / "workflows")
     (tmp_path / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
     sessions_file(tmp_path / "sessions.jsonl.gz")
+    if example.startswith("agentsim report"):
+        (tmp_path / "compare.json").write_text(json.dumps(comparison()), "utf-8")
+        written(tmp_path / "results", workflow=SHORT)
     command = example.partition(" > ")[0]
     assert printed(*shlex.split(command)[1:])
 
@@ -285,8 +288,8 @@ def test_a_calibration_writes_a_profile_that_serves_and_can_be_checked(
     assert "valid endpoint" in printed("validate", profile)
 
 
-def written(folder: Path, *arguments: str) -> Any:
-    return data("run", SUB_AGENTS, "--on", "8xb200", "--output-dir", str(folder), *arguments)
+def written(folder: Path, *arguments: str, workflow: str = SUB_AGENTS) -> Any:
+    return data("run", workflow, "--on", "8xb200", "--output-dir", str(folder), *arguments)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -422,7 +425,18 @@ def test_help_names_every_command_and_loads_none_of_the_libraries():
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("run", "compare", "validate", "import", "calibrate", "list", "show", "schema", "init"):
+    for word in (
+        "run",
+        "compare",
+        "report",
+        "validate",
+        "import",
+        "calibrate",
+        "list",
+        "show",
+        "schema",
+        "init",
+    ):
         assert re.search(rf"^\s+{word}\s", done.stdout, re.MULTILINE), word
 
 
