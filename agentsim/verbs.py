@@ -81,18 +81,17 @@ def exporter(export: str, output: str | None) -> Callable[[Result], list[str]]:
 
     Raises at once for an unknown format, or where a file stands that is not the tool's own.
     """
-    from agentsim.exports.base import refuse_foreign, write_file
+    if output is None and export == "result":
+        return lambda _: []
+    from agentsim.exports.base import check_target, write_file
 
     plugin = plugins.load("exports", export)
     if output is None:
-        if export != "result":
-            raise InputError(f"--export {export}: give -o FILE to write it to, such as {plugin.file_name}")
-        return lambda _: []
-    mark = plugin.mark
-    refuse_foreign(output, mark)
+        raise InputError(f"--export {export}: give -o FILE to write it to, such as {plugin.file_name}")
+    check_target(output, plugin.mark)
 
     def write(result: Result) -> list[str]:
-        write_file(output, "".join(plugin.render(result)), mark)
+        write_file(output, "".join(plugin.render(result)), plugin.mark)
         return [output]
 
     return write

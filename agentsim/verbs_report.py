@@ -23,12 +23,12 @@ def write_report(results: Sequence[str], output: str) -> Report:
     """
     from importlib.metadata import version
 
-    from agentsim.exports.base import refuse_foreign, write_file
+    from agentsim.exports.base import check_target, write_file
     from agentsim.report.page import MARK, page
     from agentsim.report.read import read
     from agentsim.report.words import missing
 
-    refuse_foreign(output, MARK)
+    check_target(output, MARK)
     inputs = read(results)
     try:
         text = page(inputs, version("agentsim"))

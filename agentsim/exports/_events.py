@@ -78,11 +78,11 @@ def plain(name: str) -> str:
 
 def tasks_of(result: Result) -> list[Task]:
     """Return the tasks of a result with their events. Raises `InputError` where spans were not kept."""
-    if not result.spans and not result.turns:
-        raise InputError("the run kept no spans and no turns, so that there is nothing to export")
     lanes: dict[str, Lane] = {}
     for lane, event in (*_calls(result), *_others(result)):
         lanes.setdefault(lane, Lane(lane)).events.append(event)
+    if not lanes:
+        raise InputError("the run kept no spans and no turns: there is nothing to export or to draw")
     tasks: dict[str, Task] = {}
     for full in sorted(lanes, key=_order):
         task, name = split_lane(full, len(result.tasks) > 1)

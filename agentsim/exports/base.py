@@ -122,6 +122,15 @@ def write_file(path: str, text: str, mark: str | None = None) -> None:
             os.unlink(temporary)
 
 
+def check_target(path: str, mark: str) -> None:
+    """Raise `OutputError`, before the work, where `write_file` would raise it after the work."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if not path or os.path.isdir(path) or not os.path.isdir(folder):
+        why = "no name is given" if not path else "is a folder" if os.path.isdir(path) else "no such folder"
+        raise OutputError(f"{path}: cannot write there ({why})")
+    refuse_foreign(path, mark)
+
+
 def refuse_foreign(path: str, mark: str) -> None:
     """Raise `OutputError` where a file stands that was not written by agentsim: nothing of others is lost.
 

@@ -20,6 +20,7 @@ from agentsim.result import SCHEMA, Part, Result
 from agentsim.summary import summarise
 
 MAX_BYTES = 256 * 2**20
+LONGEST_LANE = 2_000
 KNOWN = "run --output-dir, run -o, and the --format json of run, compare, observe, sensitivity"
 
 M = TypeVar("M")
@@ -224,6 +225,8 @@ def _take_result(file: _File, data: dict[str, Any]) -> None:
         raise InputError(
             f"{file.path}: tasks: at least one is needed, each with {len(Part)} parts of its time"
         )
+    if any(len(lane.lane) > LONGEST_LANE for lane in (*result.turns, *result.spans)):
+        raise InputError(f"{file.path}: a lane's name of over {LONGEST_LANE:,} characters; none is read")
     file.inputs.note(result.workflow, file.path)
     file.bare.append(result)
     if result.turns or result.spans:
