@@ -225,7 +225,8 @@ def _take_result(file: _File, data: dict[str, Any]) -> None:
         raise InputError(
             f"{file.path}: tasks: at least one is needed, each with {len(Part)} parts of its time"
         )
-    if any(len(lane.lane) > LONGEST_LANE for lane in (*result.turns, *result.spans)):
+    lanes = {turn.lane for turn in result.turns} | {span.lane for span in result.spans}
+    if any(len(lane) > LONGEST_LANE for lane in lanes):
         raise InputError(f"{file.path}: a lane's name of over {LONGEST_LANE:,} characters; none is read")
     file.inputs.note(result.workflow, file.path)
     file.bare.append(result)

@@ -133,7 +133,7 @@
     const step = [1, 2, 5, 10].map((n) => n * power).find((s) => s >= rough);
     for (let at = step; at < most; at += step) {
       add(svg, "line", { class: "grid", x1: 0, x2: width, y1: y(at), y2: y(at) });
-      add(svg, "text", { x: 2, y: y(at) - 3 }, text(at));
+      add(svg, "text", { x: 2, y: y(at) < 14 ? y(at) + 11 : y(at) - 3 }, text(at));
     }
   }
 
@@ -168,7 +168,7 @@
 
   function label(i) {
     const t = events.turn[i];
-    if (t < 0) return names[events.name[i]];
+    if (t < 0) return kinds[events.kind[i]] === "human" ? "Waiting for you" : names[events.name[i]];
     return `Turn ${turns.index[t] + 1}${turns.compaction[t] ? " (compaction)" : ""}`;
   }
   function facts(i) {

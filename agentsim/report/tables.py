@@ -94,11 +94,13 @@ def _numbers(inputs: Inputs, used: Sequence[str]) -> str:
     def times(run: Run, value: float) -> str:
         return low(run) + seconds(value)
 
-    rows = [["task time, mean", *[times(run, run.task_completion_s.avg) for run in runs]]]
+    several = any(run.runs > 1 for run in runs)
+    mean = "task time, mean" if several else "task time"
+    rows = [[mean, *[times(run, run.task_completion_s.avg) for run in runs]]]
     rows += [[f"– {PARTS[p]}", *[seconds(run.breakdown_s.get(p, 0.0)) for run in runs]] for p in used]
     if any(run.tool_slot_wait_s for run in runs):
         rows.append(["tools, waiting for a slot", *[seconds(run.tool_slot_wait_s) for run in runs]])
-    if any(run.runs > 1 for run in runs):
+    if several:
         rows.append(["task time, median", *[times(run, run.task_completion_s.p50) for run in runs]])
         rows.append(["95th percentile", *[times(run, run.task_completion_s.p95) for run in runs]])
     if inputs.uncertainty is not None:
@@ -108,7 +110,9 @@ def _numbers(inputs: Inputs, used: Sequence[str]) -> str:
     if any(run.human_wait_s for run in runs):
         rows.append(["waiting for you, not counted", *[seconds(run.human_wait_s) for run in runs]])
     head = ["", *map(escape, inputs.labels())]
-    return table(head, rows, f"The same in {_unit_name(unit)}; parts sum to the mean", "numbers")
+    return table(
+        head, rows, f"The same in {_unit_name(unit)}; the parts sum to the {mean.split()[-1]}", "numbers"
+    )
 
 
 def _unit_name(unit: str) -> str:
