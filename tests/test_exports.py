@@ -251,6 +251,21 @@ def test_a_prompt_that_grew_keeps_all_whole_blocks_of_the_one_before():
     assert first[whole:] != second[whole : len(first)]
 
 
+def test_behind_a_compaction_only_the_system_prompt_is_the_same():
+    system = 10 * BLOCK_TOKENS
+    context = {
+        "system_tokens": system,
+        "limit_tokens": 6000,
+        "compaction": {"at": 0.9, "summary_tokens": 2000},
+    }
+    steps = [{"repeat": {"times": 9, "steps": [{"user": {"tokens": 800}}, {"generate": {"tokens": 100}}]}}]
+    result = simulate(plan_of(workflow(*steps, context=context)), 0)
+    place = next(index for index, turn in enumerate(result.turns) if turn.compaction)
+    before, after = (mooncake_rows(result)[1][i]["hash_ids"] for i in (place, place + 1))
+    assert before[:10] == after[:10]
+    assert not set(before[10:]) & set(after[10:])
+
+
 # ---- damaged files of the formats that only agentsim writes
 
 

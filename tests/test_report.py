@@ -262,6 +262,7 @@ def test_hostile_names_stay_text():
     assert [tag for tag, _ in found.tags].count("script") == 2
     assert "img" not in [tag for tag, _ in found.tags]
     assert not any(key.startswith("on") for _, attributes in found.tags for key in attributes)
+    assert set("<>&") & set(found.blocks["data"]) == set()
     assert HOSTILE in found.data["timeline"]["names"]
     assert " ".join(HOSTILE.split()) in found.text
 
