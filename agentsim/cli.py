@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run",
     "compare": "run",
     "sweep": "sweep",
+    "report": "report",
     "import": "logs",
     "observe": "logs",
     "bench": "hardware",

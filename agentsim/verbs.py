@@ -16,6 +16,7 @@ from agentsim import plugins, yaml_file
 from agentsim.compile import compile_plan
 from agentsim.errors import AgentsimError, InputError, unknown_name
 from agentsim.plan import Plan
+from agentsim.result import Result
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
 from agentsim.summary import Summary, SummaryBuilder
@@ -37,16 +38,23 @@ def run_task(
     overrides: Sequence[str] = (),
     output_dir: str | None = None,
     step: Step = lambda: None,
+    export: str = "result",
+    output: str | None = None,
 ) -> tuple[Summary, list[str]]:
-    """Run a workflow file on a deployment over the seeds; return the summary and the files written."""
+    """Run a workflow file on a deployment over the seeds; return the summary and the files written.
+
+    The first run is the one told in full: in `output`, in the format `export`, and in `output_dir`.
+    """
     plan = plans(workflow, [deployment], overrides)[0]
+    write_export = exporter(export, output)
     with _outputs(output_dir) as write:
         builder = SummaryBuilder()
         for seed in seeds:
             builder.add(simulate(plan, seed))
             step()
         summary = builder.build()
-        written = write(output_files(summary)) if write is not None else []
+        written = write_export(summary.first)
+        written += write(output_files(summary)) if write is not None else []
     return summary, written
 
 
@@ -63,8 +71,30 @@ def output_files(summary: Summary) -> dict[str, Any]:
     files: dict[str, Any] = {"summary.json": [json.dumps(summary.to_json(), indent=2) + "\n"]}
     for name in plugins.names("exports"):
         export = plugins.load("exports", name)
-        files[export.file_name] = export.render(summary.first)
+        if export.in_folder:
+            files[export.file_name] = export.render(summary.first)
     return files
+
+
+def exporter(export: str, output: str | None) -> Callable[[Result], list[str]]:
+    """Return the function that writes a result to `output` in the format `export`, and nothing without one.
+
+    Raises at once for an unknown format, or where a file stands that is not the tool's own.
+    """
+    if output is None and export == "result":
+        return lambda _: []
+    from agentsim.exports.base import check_target, write_file
+
+    plugin = plugins.load("exports", export)
+    if output is None:
+        raise InputError(f"--export {export}: give -o FILE to write it to, such as {plugin.file_name}")
+    check_target(output, plugin.mark)
+
+    def write(result: Result) -> list[str]:
+        write_file(output, "".join(plugin.render(result)), plugin.mark)
+        return [output]
+
+    return write
 
 
 def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> list[Plan]:

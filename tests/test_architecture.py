@@ -24,8 +24,8 @@ RANKS = (
     ("plan",),
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
-    ("sweep",),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_sweep", "completion"),
+    ("sweep", "report"),
+    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_report", "verbs_sweep", "completion"),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -51,6 +51,7 @@ THIRD_PARTY = {
         "specs/",
         "sweep/schema.py",
         "terminal/catalog.py",
+        "report/",
     ),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),
     "distributed": ("executors/dask.py",),

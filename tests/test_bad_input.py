@@ -49,6 +49,12 @@ def sparse(path: Path) -> None:
         file.truncate(200_000_000)
 
 
+def large(path: Path) -> None:
+    """Make a file of 300 MB that takes no space."""
+    with open(path, "wb") as file:
+        file.truncate(300 * 2**20)
+
+
 def first_bytes_of_log(path: Path) -> None:
     """Write the beginning of a log."""
     path.write_bytes(Path(LOG).read_bytes()[:600])
@@ -358,6 +364,40 @@ COMMANDS = [
         "an output folder that nobody may make",
         "run w.yaml --output-dir /proc/x",
         "/proc/x: cannot write there",
+    ),
+    bad_command(
+        "an unknown export", "run w.yaml --export otle -o x", "unknown export 'otle'; did you mean 'otel'"
+    ),
+    bad_command(
+        "an export without a file", "run w.yaml --export otel", "--export otel: give -o FILE", "otel.json"
+    ),
+    bad_command(
+        "an export over somebody's file", "run w.yaml --export csv -o w.yaml", "w.yaml: exists and was not"
+    ),
+    bad_command(
+        "an export over a file of another kind",
+        "run w.yaml --export otel -o o.yaml",
+        "o.yaml: exists and was not",
+        o='{"resourceSpans":[{"resource":{"attributes":[]}}]}',
+    ),
+    bad_command(
+        "an export in no folder", "run w.yaml -o no/x.json", "no/x.json: cannot write there", "folder"
+    ),
+    bad_command("an export to a device", "run w.yaml -o /dev/zero", "/dev/zero: is no plain file"),
+    bad_command("a report of no JSON", "report w.yaml -o r.html", "w.yaml: not JSON"),
+    bad_command("a report of nothing", "report v.json -o r.html", "v.json: no such file"),
+    bad_command("a report of a device", "report /dev/zero -o r.html", "/dev/zero: not a plain file"),
+    bad_command("a report of an empty folder", "report . -o r.html", ".: holds no summary.json"),
+    bad_command("a report of too large a file", "report j.yaml -o r.html", "j.yaml: over 256 MiB", j=large),
+    bad_command(
+        "a report of other JSON", "report j.yaml -o r.html", "j.yaml: JSON, but not a result", j="{}"
+    ),
+    bad_command("a report without a name", "report j.yaml", "--output", j="[]"),
+    bad_command(
+        "a report over somebody's file", "report j.yaml -o w.yaml", "w.yaml: exists and was not", j="[]"
+    ),
+    bad_command(
+        "a report in no folder", "report j.yaml -o no/r.html", "no/r.html: cannot write there", j="[]"
     ),
     bad_command("an unknown name to show", "show 8xb20", "unknown name '8xb20'; did you mean '8xb200'"),
     bad_command("an unknown kind to list", "list modls", "'modls'; did you mean 'models'"),

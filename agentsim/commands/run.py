@@ -23,7 +23,13 @@ def run(
     set_: Overrides = None,
     format_: Output = Format.table,
     output_dir: Annotated[
-        str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")
+        str | None, typer.Option(help="write summary.json, result.json, turns.csv, spans.csv, trace.json")
+    ] = None,
+    export: Annotated[
+        str, typer.Option(help="what -o writes: result, perfetto, otel, agentic-mooncake, csv, turns, spans")
+    ] = "result",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="write the first run to this file, as --export says")
     ] = None,
 ) -> None:
     """Run a workflow on a deployment: task completion time and where it went.
@@ -34,7 +40,8 @@ def run(
     from agentsim.verbs import run_task
 
     with progress("simulating", runs) as step:
-        summary, written = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
+        seeds = range(seed, seed + runs)
+        summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step, export, output)
     show_result(
         format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
     )
