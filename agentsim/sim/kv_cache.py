@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from agentsim.backends.base import IterationCost, prefill_s
 from agentsim.sim.kv_sizes import BlockSizes, Segment
+from agentsim.sim.load import Load
 from agentsim.sim.kv_tiers import TierStack
 from agentsim.sim.request import Prefix, Request
 
@@ -55,14 +56,13 @@ class Match(NamedTuple):
 class KvCache:
     """Counts blocks, live (held by calls that run) and idle; in full layers and in windowed ones."""
 
-    def __init__(self, cost: IterationCost) -> None:
-        self._cost = cost
+    def __init__(self, cost: IterationCost, load: Load) -> None:
+        self._cost, self.load = cost, load
         self.sizes = BlockSizes(cost)
         self.capacity_bytes = cost.kv_capacity_bytes * (1 + 1e-12)
         self.tiers = TierStack(cost.rules.tiers, self.sizes) if cost.rules.tiers else None
         self.live_blocks = self.live_windows = 0
         self.idle_blocks = self.idle_windows = 0
-        self.evicted_blocks = 0
         self._idle: OrderedDict[Segment, None] = OrderedDict()
         self._leaves: dict[str, Segment] = {}
         self._shared: dict[str, Segment] = {}
@@ -297,7 +297,7 @@ class KvCache:
         self.idle_windows += windows - segment.windows
         segment.windows = windows
         self.idle_blocks -= had - kept
-        self.evicted_blocks += had - kept
+        self.load.evicted_tokens += (had - kept) * sizes.block_tokens
         if not kept:
             del self._idle[segment]
         if self.tiers is not None:
