@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Line, Probability, Seconds, Strict, Tokens
+from agentsim.fields import BytesPerSecond, Capacity, Count, Line, Probability, Seconds, Strict, Tokens
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -16,6 +16,20 @@ class PrecisionChoice(Strict):
 
     weights: Precision
     kv: Annotated[Precision, Field(description="of the KV cache")]
+
+
+class OffloadTier(Strict):
+    """Memory that KV is offloaded to: its size, and the rate at which it is loaded back, all chips together."""
+
+    capacity: Datum[Capacity]
+    bandwidth: Datum[BytesPerSecond]
+
+
+class KvOffload(Strict):
+    """Where KV goes that an engine evicts: host memory, then SSDs."""
+
+    host: OffloadTier | None = None
+    ssd: OffloadTier | None = None
 
 
 class Engine(Strict):
@@ -30,6 +44,9 @@ class Engine(Strict):
     precision: PrecisionChoice
     software: Annotated[
         str | None, Field(description="the engine that runs on it, as in an engine profile")
+    ] = None
+    kv_offload: Annotated[
+        KvOffload | None, Field(description="GPUs: where KV goes that the engine evicts; default: nowhere")
     ] = None
     racks: Annotated[Count, Field(description="LPUs: racks that the chips may lie in")] = 1
     tensor_parallel: Annotated[
