@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
+from agentsim.units import MAX_SECONDS
 
 CLOCK_STEP_S = 1.0
 """Some logs count whole seconds: a sub-agent that ends by less than this after the next call was awaited."""
@@ -126,9 +127,16 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:200])
 
 
-def _time(start_s: float, end_s: float) -> str:
-    """Return the time between two instants, each rounded to ms so that sums do not drift."""
-    return _seconds(max(round(end_s, 3) - round(start_s, 3), 0.0))
+def _times(start_s: float, end_s: float) -> Iterator[str]:
+    """Yield the time between two instants, each rounded to ms so that sums do not drift.
+
+    What is longer than a workflow's durations may be, as between two broken clocks, is several waits.
+    """
+    left_s = max(round(end_s, 3) - round(start_s, 3), 0.0)
+    while left_s > MAX_SECONDS:
+        yield _seconds(MAX_SECONDS)
+        left_s -= MAX_SECONDS
+    yield _seconds(left_s)
 
 
 def _seconds(length_s: float) -> str:
@@ -186,8 +194,15 @@ def gaps_of(lane: RecordedLane, children: Children) -> list[_Gap]:
             gaps[-1].compactions.append(event)
     starts = [call.start_s for call in lane.calls]
     for child in children.get(lane.name, ()):
-        gaps[bisect_right(starts, child.start_s)].children.append(child)
+        gaps[_gap_of(child, gaps, starts)].children.append(child)
     return gaps
+
+
+def _gap_of(child: RecordedLane, gaps: Sequence[_Gap], starts: Sequence[float]) -> int:
+    """Return the gap that a sub-agent starts in; one that starts during a call is started before it."""
+    index = bisect_right(starts, child.start_s)
+    during = gaps[index].before
+    return index - 1 if during is not None and child.start_s < during.end_s - CLOCK_STEP_S else index
 
 
 def _end_s(lane: RecordedLane, children: Children) -> float:
@@ -201,11 +216,12 @@ def groups_of(gap: _Gap, children: Children) -> list[_Group]:
     for child in gap.children:
         end_s = _end_s(child, children)
         last = groups[-1] if groups else None
-        if last is None or child.start_s > (last.awaited_s if last.foreground else last.end_s):
-            groups.append(_Group(child.start_s, child.start_s, child.start_s, [], []))
+        start_s = min(child.start_s, until_s)
+        if last is None or start_s > (last.awaited_s if last.foreground else last.end_s):
+            groups.append(_Group(start_s, start_s, start_s, [], []))
         group = groups[-1]
         group.end_s = max(group.end_s, end_s)
-        if end_s > until_s + CLOCK_STEP_S:
+        if end_s > until_s + CLOCK_STEP_S or child.start_s > until_s:
             group.background.append(child)
         else:
             group.foreground.append(child)
@@ -293,7 +309,7 @@ class _LaneSteps:
     def _idle(self, until_s: float) -> None:
         """Let the time pass that nothing in the record fills."""
         if until_s > self.now_s + 1e-3:
-            self.steps.append(_Step("call", {"tool": IDLE, "time": _time(self.now_s, until_s)}))
+            self.steps += [_Step("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)]
             self.now_s = until_s
 
     def _agents(self, group: _Group) -> None:
@@ -317,7 +333,8 @@ class _LaneSteps:
         for pieces in [stretch] if parallel else [[piece] for piece in stretch]:
             if not parallel:
                 self._join([name for name, end_s in self.running.items() if _ends_with(pieces[0], end_s)])
-            steps = [_wait(piece, max(self.now_s, stretch[0].start_s)) for piece in pieces]
+            since_s = max(self.now_s, stretch[0].start_s)
+            steps = [step for piece in pieces for step in _wait(piece, since_s)]
             self.steps += [_Step("parallel", branches=steps)] if parallel else steps
             self.now_s = max([self.now_s, *(piece.end_s for piece in pieces)])
 
@@ -341,10 +358,13 @@ class _LaneSteps:
             self.steps.append(_Step("user", {"tokens": str(tokens)}))
 
 
-def _wait(piece: _Piece, start_s: float) -> _Step:
-    time, name = _time(start_s, piece.end_s), _quoted(piece.wait.name)
-    human = piece.wait.kind == "human"
-    return _Step("think", text=time) if human else _Step("call", {"tool": name, "time": time})
+def _wait(piece: _Piece, start_s: float) -> Iterator[_Step]:
+    name = _quoted(piece.wait.name)
+    for time in _times(start_s, piece.end_s):
+        if piece.wait.kind == "human":
+            yield _Step("think", text=time)
+        else:
+            yield _Step("call", {"tool": name, "time": time})
 
 
 def _ends_with(piece: _Piece, end_s: float) -> bool:

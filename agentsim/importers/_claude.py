@@ -16,17 +16,14 @@ from typing import Any, NamedTuple
 from agentsim.importers._claude_lanes import MAIN, Call, Compacted, LaneLog, Mark, lanes_of
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
-    Odd,
     Row,
     ToolUse,
-    duration_of,
     key_of,
     mapping,
     name_of,
     session_of,
-    time_of,
-    tokens_of,
 )
+from agentsim.importers._values import Odd, counted, duration, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
 
@@ -228,12 +225,12 @@ class Session:
     def _usage(self, call: Call, message: Row) -> None:
         """Keep the row's usage where it counts at least as much output as those before."""
         usage = mapping(message.get("usage"))
-        output = tokens_of(usage.get("output_tokens"), self.odd)
+        output = counted(usage.get("output_tokens"), self.odd)
         if not usage or output < call.output:
             return
-        cached = tokens_of(usage.get("cache_read_input_tokens"), self.odd)
-        fresh = tokens_of(usage.get("input_tokens"), self.odd)
-        fresh += tokens_of(usage.get("cache_creation_input_tokens"), self.odd)
+        cached = counted(usage.get("cache_read_input_tokens"), self.odd)
+        fresh = counted(usage.get("input_tokens"), self.odd)
+        fresh += counted(usage.get("cache_creation_input_tokens"), self.odd)
         call.prompt, call.cached, call.output = fresh + cached, cached, output
         call.model = name_of(message.get("model"))
 
@@ -292,9 +289,9 @@ class Session:
 
     def _own_s(self, outcome: Row) -> float | None:
         """Return what a tool's own clock says."""
-        for key, scale in (("totalDurationMs", 1e-3), ("durationMs", 1e-3), ("durationSeconds", 1.0)):
+        for key, per_s in (("totalDurationMs", 1e3), ("durationMs", 1e3), ("durationSeconds", 1.0)):
             if outcome.get(key) is not None:
-                return duration_of(outcome[key], self.odd, scale)
+                return duration(outcome[key], self.odd, per_s)
         return None
 
     # ---- the harness
@@ -305,13 +302,13 @@ class Session:
             return
         if kind == "api_error":
             self.odd["failed attempt of a model call"] += 1
-            pause_s = duration_of(row.get("retryInMs"), self.odd, 1e-3) or 0.0
+            pause_s = duration(row.get("retryInMs"), self.odd, 1e3) or 0.0
             self._node(row, lane, time_s + pause_s, retry=True)
             return
         self._node(row, lane, time_s)
         if kind == "compact_boundary":
             length = mapping(row.get("compactMetadata")).get("durationMs")
-            self.lanes[lane].compactions.append(Compacted(time_s, duration_of(length, self.odd, 1e-3)))
+            self.lanes[lane].compactions.append(Compacted(time_s, duration(length, self.odd, 1e3)))
             self._mark(lane, time_s, Mark.COMPACT)
         elif kind in ("turn_duration", "stop_hook_summary"):
             self._mark(lane, time_s, Mark.AGENT)

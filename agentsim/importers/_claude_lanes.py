@@ -11,12 +11,12 @@ from agentsim.importers._rows import (
     LONGEST_CALL_S,
     SLACK_S,
     Lane,
-    Odd,
     ToolUse,
     compaction_start_s,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._values import Odd
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedEvent, RecordedWait, Timing
 
 MAIN = "main"

@@ -18,20 +18,17 @@ from agentsim.importers._codex_calls import (
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
-    Odd,
     Row,
     ToolUse,
     compaction_start_s,
-    duration_of,
     key_of,
     mapping,
     name_of,
-    number_of,
     session_of,
-    time_of,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._values import Odd, duration, number, time_of
 from agentsim.recorded import RecordedCompaction, RecordedEvent, RecordedSession, WaitKind
 
 ROOM = 64
@@ -267,8 +264,8 @@ class Session:
 
     def _length_s(self, length: Any) -> float:
         parts = mapping(length)
-        seconds = duration_of(parts.get("secs"), self.odd) or 0.0
-        return seconds + (duration_of(parts.get("nanos"), self.odd, 1e-9) or 0.0)
+        seconds = duration(parts.get("secs"), self.odd) or 0.0
+        return seconds + (duration(parts.get("nanos"), self.odd, 1e9) or 0.0)
 
     def _begin(self, at_s: float | None) -> None:
         """Begin a turn, and end the wait for it, unless one is going on."""
@@ -288,7 +285,7 @@ class Session:
     def _end(self, event: Row, at_s: float | None) -> None:
         if self.open is not None:
             self._close(None, self._known(at_s))
-        ttft_s = duration_of(event.get("time_to_first_token_ms"), self.odd, 1e-3)
+        ttft_s = duration(event.get("time_to_first_token_ms"), self.odd, 1e3)
         if ttft_s is not None:
             self.ttft_s[self.turn] = ttft_s
         if event.get("type") == "turn_aborted":
@@ -301,7 +298,7 @@ class Session:
         told = info.get("total_token_usage")
         if not isinstance(told, dict):
             return False
-        total = {key: number_of(told.get(key)) or 0.0 for key in _COUNTED}
+        total = {key: number(told.get(key)) or 0.0 for key in _COUNTED}
         changed = total != self.total and (self.total is not None or any(total.values()))
         self.total = total
         return changed

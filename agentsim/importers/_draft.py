@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._trajectory import FIRST_S, documents, scaled_to
+from agentsim.importers._trajectory import documents, scaled_to
+from agentsim.importers._values import EARLIEST_S, LONGEST_S
 from agentsim.recorded import (
     RecordedCall,
     RecordedCompaction,
@@ -18,9 +19,6 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
 )
-
-MAX_SPAN_S = 1e7
-"""A model call or tool of over 115 days is a broken clock."""
 
 
 @dataclass(slots=True)
@@ -53,7 +51,7 @@ class Draft:
 
     def span(self, start_s: float, end_s: float, what: str) -> float:
         """Return the length of a span; one that is negative or absurdly long is 0 and counted."""
-        if 0 <= end_s - start_s <= MAX_SPAN_S:
+        if 0 <= end_s - start_s <= LONGEST_S:
             return end_s - start_s
         self.odd[f"{what} of negative time" if end_s < start_s else f"{what} of absurd time"] += 1
         return 0.0
@@ -64,14 +62,14 @@ class Draft:
         return (
             at_s - length_s,
             length_s,
-            "inferred" if before_s <= at_s <= before_s + MAX_SPAN_S else "absent",
+            "inferred" if before_s <= at_s <= before_s + LONGEST_S else "absent",
         )
 
     def built(self) -> RecordedSession | None:
         """Return the session with the clock at 0 for its first event, None where it holds no call."""
         starts = [event.start_s for lane in self.lanes for event in lane.events]
         # an event that no time is known of stands at 0 of the clock: it moves to the session's start
-        origin_s = min((s for s in starts if s >= FIRST_S), default=min(starts, default=0.0))
+        origin_s = min((s for s in starts if s >= EARLIEST_S), default=min(starts, default=0.0))
         lanes = [_built(lane, origin_s) for lane in self.lanes if lane.events or lane is self.lanes[0]]
         if not any(isinstance(event, RecordedCall) for lane in lanes for event in lane.events):
             return None

@@ -15,12 +15,11 @@ from typing import Any, Literal
 from agentsim.importers._trajectory import (
     Usage,
     chars,
-    instant,
-    number,
     sub,
     usage_of,
     words,
 )
+from agentsim.importers._values import duration, instant
 from agentsim.importers.base import objects
 
 Role = Literal["answer", "result", "user", "condensation", "state", "system", "other"]
@@ -154,12 +153,10 @@ class Metrics:
 
     def add(self, data: Mapping[str, Any], odd: Counter[str]) -> None:
         for index, item in enumerate(objects(data.get("response_latencies"))):
-            latency = number(item.get("latency"))
+            latency = duration(item.get("latency"), odd)
             key = _key(item.get("response_id")) or f"latency {index}"
             self.order[key] = None
-            if latency is not None and latency < 0:
-                odd["negative latency"] += 1
-            elif latency:
+            if latency:
                 self.latencies.setdefault(key, latency)
             self.model = self.model or words(item.get("model"))
         for item in objects(data.get("token_usages")):

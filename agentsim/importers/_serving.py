@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._checked import json_value, json_values, tokens
+from agentsim.importers._json_values import json_value, json_values
+from agentsim.importers._values import tokens
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait, Timing
 
 TOOL, DELAY, UNTIMED = "tools and waits", "delay", "answer not timed, and wait"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, instant_ns, seconds, text, tokens
+from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
@@ -28,6 +28,7 @@ from agentsim.importers._serving import (
     refuse_empty,
     rows_of,
 )
+from agentsim.importers._values import FURTHEST_S, instant_ns, seconds, tokens
 from agentsim.importers.mooncake import AGENTIC
 from agentsim.recorded import RecordedLane, RecordedSession
 
@@ -155,7 +156,9 @@ class _Groups:
 
 def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
     at_s = seconds(
-        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None), 1e3
+        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None),
+        1e3,
+        FURTHEST_S,
     )
     links = _dicts(row.get("dependencies"))
     api_s = seconds(row.get("recorded_api_time_ms"), 1e3)

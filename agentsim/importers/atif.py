@@ -13,21 +13,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.importers._draft import MAX_SPAN_S, Draft, Lane, made_call, of_values, rescale, told
+from agentsim.importers._draft import Draft, Lane, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    first_tokens,
-    instant,
-    number,
     stem,
     sub,
-    tokens,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers._values import LONGEST_S, first_tokens, instant, number, tokens
 from agentsim.importers.base import objects
 from agentsim.recorded import (
     RecordedCall,
@@ -37,6 +34,7 @@ from agentsim.recorded import (
     Timing,
     WaitKind,
 )
+from agentsim.units import MAX_TOKENS
 
 MAX_DEPTH = 16
 MAX_SUM = 1000
@@ -293,8 +291,8 @@ class _Reader:
         known = any(usage_of(sub(step, "metrics")) for step in objects(self.data.get("steps")))
         totals = sub(self.data, "final_metrics")
         if not known and any(isinstance(event, RecordedCall) for event in self.lane.events):
-            prompt = first_tokens(totals, "total_prompt_tokens")
-            rescale(self.lane, prompt, first_tokens(totals, "total_completion_tokens"))
+            names = "total_prompt_tokens", "total_completion_tokens"
+            rescale(self.lane, *(first_tokens(totals, name, most=MAX_TOKENS) for name in names))
 
 
 def _refers(ref: dict[str, Any], inner: dict[str, Any]) -> bool:
@@ -313,6 +311,6 @@ def _duration(*extras: dict[str, Any]) -> float | None:
         for names, per_s in ((_SECONDS, 1.0), (_MILLISECONDS, 1e3)):
             for name in names:
                 value = number(extra.get(name))
-                if value is not None and 0 <= value / per_s <= MAX_SPAN_S:
+                if value is not None and 0 <= value / per_s <= LONGEST_S:
                     return value / per_s
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import instant_ns, json_value, json_values, text, tokens
+from agentsim.importers._json_values import json_value, json_values, text
 from agentsim.importers._span_attributes import (
     NO_TOOLS,
     Kind,
@@ -27,6 +27,7 @@ from agentsim.importers._span_attributes import (
 )
 from agentsim.importers._span_trees import S, Span
 from agentsim.importers._spans import recorded_sessions
+from agentsim.importers._values import instant_ns, tokens
 from agentsim.recorded import RecordedSession
 
 _TYPES: Mapping[str, Kind] = {"GENERATION": "model", "TOOL": "tool", "AGENT": "agent"}

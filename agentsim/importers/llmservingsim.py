@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, seconds, text, tokens
+from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import TOOL, UNUSABLE, refuse_empty, rows_of
+from agentsim.importers._values import seconds, tokens
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedLane, RecordedSession, RecordedWait
 
 _UNKNOWN_CACHE = "calls whose cached tokens are not told"

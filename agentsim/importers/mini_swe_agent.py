@@ -15,7 +15,6 @@ from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    instant,
     is_list_of_objects,
     stem,
     sub,
@@ -23,6 +22,7 @@ from agentsim.importers._trajectory import (
     usage_of,
     words,
 )
+from agentsim.importers._values import instant
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 

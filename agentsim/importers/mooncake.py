@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, seconds, text
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
@@ -28,6 +28,7 @@ from agentsim.importers._serving import (
     refuse_empty,
     rows_of,
 )
+from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
 
 BLOCK_TOKENS = 512
@@ -102,7 +103,7 @@ class _Reader:
                 row, place, RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent"), odd
             )
         start_s, delay_s = (
-            seconds(row.get("timestamp"), 1e3),
+            seconds(row.get("timestamp"), 1e3, FURTHEST_S),
             seconds(row.get("delay", row.get("delay_ms")), 1e3),
         )
         model = self.models.setdefault(_model(row), len(self.models))

@@ -23,15 +23,14 @@ from agentsim.importers._trajectory import (
     chars,
     document,
     documents,
-    instant,
     is_list_of_objects,
-    number,
     stem,
     sub,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers._values import instant, number, seconds
 from agentsim.importers.base import head_of, objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
@@ -239,7 +238,7 @@ class _CallLog:
         self.count, self.end_s = len(messages) + 1, start_s + length_s
 
     def _span(self, data: dict[str, Any]) -> tuple[float, float, Timing]:
-        end_s, latency = instant(data.get("timestamp")), number(data.get("latency_sec"))
+        end_s, latency = instant(data.get("timestamp")), seconds(data.get("latency_sec"))
         before_s = self.end_s if self.end_s is not None else 0.0
         if end_s is None or latency is None or latency <= 0:
             self.draft.odd["call without a time"] += 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import instant_ns, json_values, text
+from agentsim.importers._json_values import json_values, text
 from agentsim.importers._span_attributes import (
     asked_of,
     flat,
@@ -24,6 +24,7 @@ from agentsim.importers._span_attributes import (
 )
 from agentsim.importers._span_trees import Span
 from agentsim.importers._spans import recorded_sessions
+from agentsim.importers._values import instant_ns
 from agentsim.recorded import RecordedSession
 
 _MARKS = (b'"resourceSpans"', b'"resource_spans"')

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
-    Odd,
     Row,
     ToolUse,
     compaction_start_s,
@@ -23,11 +22,10 @@ from agentsim.importers._rows import (
     name_of,
     rows_of,
     session_of,
-    time_of,
-    tokens_of,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._values import Odd, counted, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedSession, RecordedWait, Timing
 
@@ -134,9 +132,9 @@ class _Session:
     def _call(self, message: Row, start_s: float, length_s: float, timing: Timing) -> RecordedCall | None:
         """Return the call; None for one that was broken off before its tokens were known."""
         usage = mapping(message.get("usage"))
-        cached = tokens_of(usage.get("cacheRead"), self.odd)
-        fresh = tokens_of(usage.get("input"), self.odd) + tokens_of(usage.get("cacheWrite"), self.odd)
-        output = tokens_of(usage.get("output"), self.odd)
+        cached = counted(usage.get("cacheRead"), self.odd)
+        fresh = counted(usage.get("input"), self.odd) + counted(usage.get("cacheWrite"), self.odd)
+        output = counted(usage.get("output"), self.odd)
         if not fresh + cached + output:
             self.odd["answer broken off before its tokens were known"] += 1
             wait = RecordedWait(start_s, length_s, "harness", "answer broken off", timing=timing)

@@ -10,20 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, of_values, rescale, told
+from agentsim.importers._draft import Draft, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._trajectory import (
     ESTIMATED,
     chars,
-    first_tokens,
-    number,
     stem,
     sub,
     top_keys,
     words,
 )
+from agentsim.importers._values import LONGEST_S, first_tokens, number
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing
+from agentsim.units import MAX_TOKENS
 
 _BESIDE = {b"history", b"info", b"environment", b"replay_config"}
 _STEP = (b'"action"', b'"observation"', b'"thought"')
@@ -82,7 +82,8 @@ def _session(data: dict[str, Any], name: str) -> RecordedSession | None:
             wait = _wait(draft, step, now_s)
             lane.events.append(wait)
             now_s = wait.end_s
-    sent, received = first_tokens(stats, "tokens_sent"), first_tokens(stats, "tokens_received")
+    sent = first_tokens(stats, "tokens_sent", most=MAX_TOKENS)
+    received = first_tokens(stats, "tokens_received", most=MAX_TOKENS)
     rescale(lane, sent, received)
     _note(draft, data, len(calls), stats)
     return draft.built()
@@ -94,7 +95,7 @@ def _written(step: dict[str, Any]) -> int:
 
 
 def _note(draft: Draft, data: dict[str, Any], calls: int, stats: dict[str, Any]) -> None:
-    known = first_tokens(stats, "tokens_sent")
+    known = first_tokens(stats, "tokens_sent", most=MAX_TOKENS)
     draft.odd["tokens estimated from text, scaled to the totals" if known else ESTIMATED] += calls
     draft.odd["call without a time"] += calls
     draft.odd["call without a step of its own"] += max((first_tokens(stats, "api_calls") or 0) - calls, 0)
@@ -132,7 +133,7 @@ def _prompts(calls: list[dict[str, Any]], history: list[dict[str, Any]]) -> list
 
 def _wait(draft: Draft, step: dict[str, Any], now_s: float) -> RecordedWait:
     length_s = number(step.get("execution_time"))
-    if length_s is not None and not 0 <= length_s <= MAX_SPAN_S:
+    if length_s is not None and not 0 <= length_s <= LONGEST_S:
         draft.odd["tool of negative time" if length_s < 0 else "tool of absurd time"] += 1
         length_s = None
     timing: Timing = "absent" if length_s is None else "measured"
