@@ -31,8 +31,8 @@ def json_value(source: str) -> Any:
 
 def json_values(
     path: str, odd: Counter[str], decode: Callable[[str], Any] = json_value
-) -> Iterator[tuple[str, Any]]:
-    """Yield (`file:line`, value) of JSON lines, or of one JSON value over the whole file.
+) -> Iterator[tuple[int, Any]]:
+    """Return (line, value) of JSON lines, or of one JSON value over the whole file.
 
     Lines that are no JSON are left out and counted in `odd`; where no line is, that is an error.
     `decode` reads a line and raises `ValueError` where it cannot.
@@ -40,9 +40,8 @@ def json_values(
     lines = lines_of(path)
     head = [line for line in (next(lines, None), next(lines, None)) if line]
     if len(head) < 2 or any(_is_row(source) for _, source in head):
-        yield from _rows(path, chain(head, lines), odd, decode)
-    else:
-        yield f"{path}:1", _whole(path, chain(head, lines))
+        return _rows(path, chain(head, lines), odd, decode)
+    return iter([(1, _whole(path, chain(head, lines)))])
 
 
 def _is_row(source: str) -> bool:
@@ -54,7 +53,7 @@ def _is_row(source: str) -> bool:
 
 def _rows(
     path: str, lines: Iterable[tuple[int, str]], odd: Counter[str], decode: Callable[[str], Any]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[int, Any]]:
     first_problem, found = "", False
     for number_, source in lines:
         try:
@@ -64,7 +63,7 @@ def _rows(
             odd[DAMAGED] += 1
         else:
             found = True
-            yield f"{path}:{number_}", value
+            yield number_, value
     if not found:
         raise ImportFormatError(first_problem or f"{path}:1: the file is empty")
 

@@ -20,6 +20,7 @@ from agentsim.importers._serving import (
     UNUSABLE,
     Request,
     SeenBlocks,
+    blocks_in,
     cached_tokens,
     fits,
     hashes_of,
@@ -102,9 +103,10 @@ class _Trace:
             self.odd["requests written twice"] += 1
             return
         hashes = hashes_of(row)
-        read.blocks = len(hashes)
+        read.blocks = blocks_in(hashes)
         read.leading = self.seen.setdefault(read.play, SeenBlocks()).leading(hashes)
-        self.fitting.update(size for size in BLOCKS if hashes and fits(len(hashes), lengths[0], size))
+        if hashes and not self.block_size:
+            self.fitting.update([size for size in BLOCKS if fits(read.blocks, lengths[0], size)])
         self.rows[read.id] = read
 
     def block(self) -> int:

@@ -14,19 +14,20 @@ from math import isnan, nan
 from typing import Any
 
 from agentsim.importers._estimate import text_tokens
-from agentsim.importers._json_values import DAMAGED, text
+from agentsim.importers._json_values import DAMAGED, json_values, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
+    Plain,
     Request,
     SeenBlocks,
     cached_tokens,
-    fits,
     hashes_of,
     lane_events,
     lengths_of,
+    plain_row,
     refuse_empty,
-    rows_of,
+    rows_in,
 )
 from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
@@ -62,11 +63,17 @@ class Mooncake:
         """Yield rows without a session as they come, then the sessions in order of first appearance."""
         odd: Counter[str] = Counter()
         read = _Reader()
-        for place, row in rows_of(path, odd, DAMAGED):
-            session = read.row(row, place, odd)
-            if session is not None:
-                yield session
-                odd.clear()
+        for line, value in json_values(path, odd, plain_row):
+            if type(value) is tuple:
+                yield read.plain(value, line, odd)
+                if odd:
+                    odd.clear()
+                continue
+            for row in rows_in(value, odd, DAMAGED):
+                session = read.row(row, line, odd)
+                if session is not None:
+                    yield session
+                    odd.clear()
         if not read.sessions and not read.yielded:
             raise refuse_empty(path, "input_length and output_length")
         for name, rows in read.sessions.items():
@@ -87,7 +94,15 @@ class _Reader:
         self.models: dict[str, int] = {"unknown": 0}
         self.yielded = False
 
-    def row(self, row: dict[str, Any], place: str, odd: Counter[str]) -> RecordedSession | None:
+    def plain(self, row: Plain, line: int, odd: Counter[str]) -> RecordedSession:
+        """Return the session that a row without anything but lengths and hashes is."""
+        self.yielded = True
+        prompt, output, hashes = row
+        cached = self._cached(hashes, prompt, odd)
+        call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
+        return _single(f"row {line}", call, odd)
+
+    def row(self, row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
         """Return the session that a row is, or keep it for the session that it belongs to."""
         name = text(row.get("session_id"))
         noted = self.noted.setdefault(name, Counter()) if name else odd
@@ -99,9 +114,8 @@ class _Reader:
         cached = self._cached(hashes_of(row), prompt, noted)
         if not name:
             self.yielded = True
-            return _single(
-                row, place, RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent"), odd
-            )
+            call = RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent")
+            return _single(text(row.get("request_id")) or f"row {line}", call, odd)
         start_s, delay_s = (
             seconds(row.get("timestamp"), 1e3, FURTHEST_S),
             seconds(row.get("delay", row.get("delay_ms")), 1e3),
@@ -117,13 +131,13 @@ class _Reader:
         self.sessions.setdefault(name, array("d")).extend((*kept, model))
         return None
 
-    def _cached(self, hashes: list[str], prompt: int, odd: Counter[str]) -> int:
+    def _cached(self, hashes: str, prompt: int, odd: Counter[str]) -> int:
         if not hashes:
             return 0
-        leading = self.seen.leading(hashes)
-        if not fits(len(hashes), prompt, BLOCK_TOKENS):
+        leading, blocks = self.seen.leading(hashes), hashes.count(",") + 1
+        if not (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
             odd[MISFIT] += 1
-        return cached_tokens(leading, len(hashes), prompt, BLOCK_TOKENS) if leading else 0
+        return cached_tokens(leading, blocks, prompt, BLOCK_TOKENS) if leading else 0
 
     def session(self, name: str, rows: array[float], odd: Counter[str]) -> RecordedSession:
         """Return the session that kept rows are, its clock started at the first."""
@@ -135,11 +149,9 @@ class _Reader:
         return RecordedSession(name, PLUGIN.name, (lane,), 0, dict(sorted((+odd).items())))
 
 
-def _single(row: Mapping[str, Any], place: str, call: RecordedCall, odd: Counter[str]) -> RecordedSession:
-    name = text(row.get("request_id")) or f"row {place.rpartition(':')[2]}"
-    return RecordedSession(
-        name, PLUGIN.name, (RecordedLane("main", None, (call,)),), 0, dict(odd) if odd else {}
-    )
+def _single(name: str, call: RecordedCall, odd: Counter[str]) -> RecordedSession:
+    lanes = (RecordedLane("main", None, (call,)),)
+    return RecordedSession(name, "mooncake", lanes, 0, dict(odd) if odd else {})
 
 
 def _model(row: Mapping[str, Any]) -> str:
