@@ -29,7 +29,10 @@ def _record(cls: type[T]) -> type[T]:
 
 @_record
 class RecordedCall:
-    """One model call. `prompt_tokens` includes `cached_tokens`; `output_tokens` includes thinking."""
+    """One model call. `prompt_tokens` includes `cached_tokens`; `output_tokens` includes thinking.
+
+    `said` is what a user said since the call before, `text` the answer; both only where asked for.
+    """
 
     start_s: float
     duration_s: float
@@ -40,6 +43,8 @@ class RecordedCall:
     thinking_tokens: int = 0
     ttft_s: float | None = None
     timing: Timing = "measured"
+    said: str = ""
+    text: str = ""
 
     @property
     def end_s(self) -> float:
@@ -48,7 +53,10 @@ class RecordedCall:
 
 @_record
 class RecordedWait:
-    """Time between model calls: a tool at work, a human, or the harness itself."""
+    """Time between model calls: a tool at work, a human, or the harness itself.
+
+    `text` are a tool's arguments, `result_text` is what it gave back; both only where asked for.
+    """
 
     start_s: float
     duration_s: float
@@ -56,6 +64,8 @@ class RecordedWait:
     name: str
     result_tokens: int = 0
     timing: Timing = "measured"
+    text: str = ""
+    result_text: str = ""
 
     @property
     def end_s(self) -> float:

@@ -9,6 +9,7 @@ only what is left of it stays a wait.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from bisect import bisect_right
@@ -24,6 +25,7 @@ CLOCK_STEP_S = 1.0
 
 MARK = "# A recorded session as a workflow"
 IDLE = "harness"
+_UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
 
 Children = Mapping[str, Sequence[RecordedLane]]
@@ -38,8 +40,7 @@ def workflow_document(session: RecordedSession) -> str:
     system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
     said = first.prompt_tokens - system if first else 0
     start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
-    steps = [_Step("user", {"tokens": str(said)})] if said else []
-    steps += _LaneSteps(children_of(session), main, start_s).build()
+    steps = _with_first_prompt(_LaneSteps(children_of(session), main, start_s).build(), said)
     lines = [
         *_header(session),
         f"name: {_quoted(session.name)}",
@@ -49,6 +50,15 @@ def workflow_document(session: RecordedSession) -> str:
         *_lines(steps, 2),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _with_first_prompt(steps: list[_Step], tokens: int) -> list[_Step]:
+    """Return steps whose first call has the prompt that a user began with; its text may stand there."""
+    opening = next((step for step in steps if step.kind in ("user", "generate")), None)
+    if opening is not None and opening.kind == "user":
+        opening.fields["tokens"] = str(tokens)
+        return steps
+    return [_Step("user", {"tokens": str(tokens)}), *steps] if tokens else steps
 
 
 def _header(session: RecordedSession) -> Iterator[str]:
@@ -120,6 +130,13 @@ def _quoted(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false"):
         return text
     return '"' + _printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _text_of(text: str) -> str:
+    """Return text of any length as YAML in double quotes; what no file may hold becomes U+FFFD."""
+    sound = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    written = json.dumps(sound, ensure_ascii=False)
+    return _UNREADABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def _printable(text: str) -> str:
@@ -280,6 +297,8 @@ class _LaneSteps:
             fields["time"] = _seconds(call.duration_s)
         if call.ttft_s is not None:
             fields["ttft"] = _seconds(call.ttft_s)
+        if call.text:
+            fields["text"] = _text_of(call.text)
         self.steps.append(_Step("generate", fields))
         self.now_s = max(self.now_s, call.end_s)
 
@@ -298,6 +317,8 @@ class _LaneSteps:
                 self._waits(item)
         if gap.after is not None:
             self._idle(gap.after.start_s)
+        if gap.after is not None and gap.after.said:
+            self.steps.append(_Step("user", {"tokens": "0", "text": _text_of(gap.after.said)}))
         if gap.growth_tokens:
             self._grow(first, gap.growth_tokens)
 
@@ -354,17 +375,22 @@ class _LaneSteps:
             tools[-1].fields["result_tokens"] = str(tokens)
         elif agents:
             agents[-1].head["report_tokens"] = str(tokens)
+        elif since and since[-1].kind == "user":
+            since[-1].fields["tokens"] = str(tokens)
         else:
             self.steps.append(_Step("user", {"tokens": str(tokens)}))
 
 
 def _wait(piece: _Piece, start_s: float) -> Iterator[_Step]:
-    name = _quoted(piece.wait.name)
+    name, wait = _quoted(piece.wait.name), piece.wait
+    told = {"text": wait.text, "result_text": wait.result_text} if piece.start_s == wait.start_s else {}
+    texts = {key: _text_of(text) for key, text in told.items() if text}
     for time in _times(start_s, piece.end_s):
         if piece.wait.kind == "human":
             yield _Step("think", text=time)
         else:
-            yield _Step("call", {"tool": name, "time": time})
+            yield _Step("call", {"tool": name, "time": time} | texts)
+            texts = {}
 
 
 def _ends_with(piece: _Piece, end_s: float) -> bool:

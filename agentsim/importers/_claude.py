@@ -23,6 +23,7 @@ from agentsim.importers._rows import (
     name_of,
     session_of,
 )
+from agentsim.importers._texts import text_in, together, written
 from agentsim.importers._values import Odd, counted, duration, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
@@ -75,6 +76,7 @@ class Session:
     lanes: dict[str, LaneLog] = field(default_factory=dict)
     clock_s: float | None = None
     side: str | None = None
+    keep_text: bool = False
 
     def read(self) -> RecordedSession:
         """Return the session. Raises `ImportFormatError` where it holds no call."""
@@ -179,6 +181,8 @@ class Session:
             if timed and not known:
                 self.odd["answer without a known input"] += 1
             call = self.calls[key] = Call(lane, ready_s, start_s, at_s, at_s, known)
+            call.said = together(self.lanes[lane].said)
+            self.lanes[lane].said.clear()
         elif self._goes_on(row, key):
             call.end_s = max(call.end_s, at_s)
         else:
@@ -239,6 +243,8 @@ class Session:
         text = block.get("text") if kind == "text" else None
         if isinstance(text, str):
             call.chars += len(text)
+            if self.keep_text and text not in call.texts:
+                call.texts = (*call.texts, text)
         key = key_of(block.get("id"))
         if kind != "tool_use" or key is None or key in self.uses:
             return
@@ -247,6 +253,7 @@ class Session:
         self.uses[key] = ToolUse(
             name, at_s, call.start_s, timed=timed, asks_human=name in _ASKING, may_be_long=long
         )
+        self.uses[key].text = written(block.get("input")) if self.keep_text else ""
         self.use_lanes[key] = call.lane
         call.uses.append(key)
         self.kinds[key] = name_of(mapping(block.get("input")).get("subagent_type"), "sub-agent")[:40]
@@ -268,6 +275,7 @@ class Session:
             self._summary(log, content, at_s)
         elif row.get("isMeta") is not True:
             self._mark(lane, at_s, _said(row, _text_of(content)))
+            log.said += [text_in(content)] if self.keep_text else []
 
     def _result(self, row: Row, block: Row, lane: str, at_s: float, single: bool) -> None:
         key = key_of(block.get("tool_use_id")) or ""
@@ -283,6 +291,7 @@ class Session:
             return
         use.own_s = self._own_s(mapping(outcome))
         use.end_s = at_s if use.timed else max(at_s, use.start_s + (use.own_s or 0.0))
+        use.result_text = text_in(block.get("content")) if self.keep_text else ""
         use.exact = use.own_s is not None and use.name not in _AGENTS
         refused = outcome if isinstance(outcome, str) else _text_of(block.get("content"))
         use.asks_human = use.asks_human or refused.startswith(_REFUSED)

@@ -31,6 +31,8 @@ class Round:
     end_s: float
     chars: int = 0
     uses: list[str] = field(default_factory=list)
+    said: str = ""
+    text: str = ""
 
 
 Tokens = tuple[int, int, int, int]
@@ -70,6 +72,8 @@ def call_of(done: Done, ttft_s: float | None, model: str | None, odd: Odd) -> Re
         thinking,
         ttft_s if known and ttft_s is not None and ttft_s <= length_s else None,
         "inferred" if known else "absent",
+        round_.said,
+        round_.text,
     )
 
 

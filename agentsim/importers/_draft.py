@@ -39,6 +39,7 @@ class Draft:
     odd: Counter[str] = field(default_factory=Counter)
     lanes: list[Lane] = field(default_factory=lambda: [Lane("main")])
     system_tokens: int = 0
+    keep_text: bool = False
 
     def lane(self, name: str, parent: str) -> Lane:
         """Add a sub-agent under a name that is still free."""
@@ -85,11 +86,12 @@ def _built(lane: Lane, origin_s: float) -> RecordedLane:
 def _moved(event: RecordedEvent, start_s: float) -> RecordedEvent:
     """Return an event at another time; `dataclasses.replace` is the slowest part of an import."""
     if isinstance(event, RecordedWait):
-        kept = event.kind, event.name, event.result_tokens, event.timing
+        kept = event.kind, event.name, event.result_tokens, event.timing, event.text, event.result_text
         return RecordedWait(start_s, event.duration_s, *kept)
     if isinstance(event, RecordedCall):
         counts = event.prompt_tokens, event.cached_tokens, event.output_tokens, event.thinking_tokens
-        return made_call((start_s, event.duration_s), event.model, counts, event.timing)
+        texts = event.said, event.text
+        return made_call((start_s, event.duration_s), event.model, counts, event.timing, texts)
     return replace(event, start_s=start_s)
 
 
@@ -119,11 +121,15 @@ def _with_results(events: list[RecordedEvent]) -> tuple[RecordedEvent, ...]:
 
 
 def made_call(
-    span: tuple[float, float], model: str, counts: tuple[int, int, int, int], timing: Timing
+    span: tuple[float, float],
+    model: str,
+    counts: tuple[int, int, int, int],
+    timing: Timing,
+    texts: tuple[str, str] = ("", ""),
 ) -> RecordedCall:
-    """Return a call of (start, length) with (prompt, cached, output, thinking) tokens."""
+    """Return a call of (start, length) with (prompt, cached, output, thinking) tokens, and its texts."""
     prompt, cached, output, thinking = counts
-    return RecordedCall(span[0], span[1], model, prompt, cached, output, thinking, None, timing)
+    return RecordedCall(span[0], span[1], model, prompt, cached, output, thinking, None, timing, *texts)
 
 
 NO_CALL = "trajectory without a model call"

@@ -145,6 +145,8 @@ class ToolUse:
     timed: bool = True
     asks_human: bool = False
     may_be_long: bool = False
+    text: str = ""
+    result_text: str = ""
 
 
 def tool_waits(uses: Iterable[ToolUse], odd: Odd, approval: WaitKind = "human") -> list[RecordedWait]:
@@ -163,7 +165,10 @@ def tool_waits(uses: Iterable[ToolUse], odd: Odd, approval: WaitKind = "human") 
             use.end_s, use.own_s = use.start_s, None
         began_s = _began_s(use, use.end_s)
         if began_s is not None:
-            waits.append(RecordedWait(began_s, use.end_s - began_s, "tool", use.name, timing=_timing(use)))
+            texts = use.text, use.result_text
+            waits.append(
+                RecordedWait(began_s, use.end_s - began_s, "tool", use.name, 0, _timing(use), *texts)
+            )
         name = use.name if use.asks_human else APPROVAL
         since_s, until_s = max(use.start_s, use.answered_s), use.end_s if began_s is None else began_s
         if until_s > since_s + (SLACK_S if began_s is not None else 0):

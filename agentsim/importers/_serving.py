@@ -206,6 +206,7 @@ class Request:
     tool_s: float | None = None
     delay_s: float | None = None
     tools: tuple[tuple[str, float, float], ...] = ()
+    said: str = ""
 
     @property
     def end_s(self) -> float:
@@ -222,7 +223,8 @@ class Request:
         """Return the request as a model call."""
         cached = min(self.cached, self.prompt)
         tokens_ = self.prompt, cached, self.output
-        return RecordedCall(self.start_s, self.length_s, self.model, *tokens_, timing=self.timing)
+        known = self.timing, self.said
+        return RecordedCall(self.start_s, self.length_s, self.model, *tokens_, 0, None, *known)
 
 
 def lane_events(requests: Sequence[Request], odd: Counter[str]) -> tuple[RecordedEvent, ...]:

@@ -54,12 +54,28 @@ class PartAware(Protocol):
         ...
 
 
-def open_sessions(path: str, format: str | None = None) -> Iterator[RecordedSession]:
+@runtime_checkable
+class TextAware(Protocol):
+    """An importer of a format that holds what was said and not only how much of it."""
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield the same sessions as `sessions`, with the texts that the log has of them."""
+        ...
+
+
+def sessions_of(importer: Importer, path: str, keep_text: bool = False) -> Iterator[RecordedSession]:
+    """Return the sessions of a log; their texts come with them only where asked for, if the log has any."""
+    if keep_text and isinstance(importer, TextAware):
+        return importer.sessions_with_text(path)
+    return importer.sessions(path)
+
+
+def open_sessions(path: str, format: str | None = None, keep_text: bool = False) -> Iterator[RecordedSession]:
     """Return the sessions of a log, read by the importer called `format`, or by the one that fits.
 
     The choice is made at once, the sessions are read as they are asked for.
     """
-    return importer_of(path, format).sessions(path)
+    return sessions_of(importer_of(path, format), path, keep_text)
 
 
 def importer_of(path: str, format: str | None = None) -> Importer:

@@ -42,12 +42,11 @@ class ClaudeCode:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the one session of a file, with the sub-agents in files of their own."""
-        session = Session(os.path.basename(path).partition(".")[0], self.name, f"{path}:1")
-        for row in _rows(path, session):
-            session.take(row)
-        for agent, file in _agent_files(path, session.agents):
-            _take_agent(session, agent, file)
-        yield session.read()
+        yield _session(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield it with what was said; what a human answered to a tool that asks is not kept."""
+        yield _session(path, keep_text=True)
 
     def main_file_of(self, path: str) -> str | None:
         """Return the session's file that a sub-agent's file is read with, None for any other file."""
@@ -60,6 +59,16 @@ class ClaudeCode:
 
 
 PLUGIN = ClaudeCode()
+
+
+def _session(path: str, keep_text: bool) -> RecordedSession:
+    name = os.path.basename(path).partition(".")[0]
+    session = Session(name, PLUGIN.name, f"{path}:1", keep_text=keep_text)
+    for row in _rows(path, session):
+        session.take(row)
+    for agent, file in _agent_files(path, session.agents):
+        _take_agent(session, agent, file)
+    return session.read()
 
 
 def _session_id(path: str) -> str:

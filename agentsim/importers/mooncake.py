@@ -29,6 +29,7 @@ from agentsim.importers._serving import (
     refuse_empty,
     rows_in,
 )
+from agentsim.importers._texts import text_in
 from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
 
@@ -61,33 +62,42 @@ class Mooncake:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield rows without a session as they come, then the sessions in order of first appearance."""
-        odd: Counter[str] = Counter()
-        read = _Reader()
-        for line, value in json_values(path, odd, plain_row):
-            if type(value) is tuple:
-                yield read.plain(value, line, odd)
-                if odd:
-                    odd.clear()
-                continue
-            for row in rows_in(value, odd, DAMAGED):
-                session = read.row(row, line, odd)
-                if session is not None:
-                    yield session
-                    odd.clear()
-        if not read.sessions and not read.yielded:
-            raise refuse_empty(path, "input_length and output_length")
-        for name, rows in read.sessions.items():
-            yield read.session(name, rows, odd)
-            odd.clear()
+        return _sessions(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with the prompts, where they are given as text."""
+        return _sessions(path, keep_text=True)
 
 
 PLUGIN = Mooncake()
 
 
+def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
+    odd: Counter[str] = Counter()
+    read = _Reader(keep_text)
+    for line, value in json_values(path, odd, plain_row):
+        if type(value) is tuple:
+            yield read.plain(value, line, odd)
+            if odd:
+                odd.clear()
+            continue
+        for row in rows_in(value, odd, DAMAGED):
+            session = read.row(row, line, odd)
+            if session is not None:
+                yield session
+                odd.clear()
+    if not read.sessions and not read.yielded:
+        raise refuse_empty(path, "input_length and output_length")
+    for name, rows in read.sessions.items():
+        yield read.session(name, rows, odd)
+        odd.clear()
+
+
 class _Reader:
     """Reads rows one after another; of sessions it keeps six numbers a row."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_text: bool) -> None:
+        self.said: dict[str, list[str]] | None = {} if keep_text else None
         self.seen = SeenBlocks()
         self.sessions: dict[str, array[float]] = {}
         self.noted: dict[str, Counter[str]] = {}
@@ -114,7 +124,8 @@ class _Reader:
         cached = self._cached(hashes_of(row), prompt, noted)
         if not name:
             self.yielded = True
-            call = RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent")
+            said = "" if self.said is None else text_in(row.get("text_input"))
+            call = RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent", said=said)
             return _single(text(row.get("request_id")) or f"row {line}", call, odd)
         start_s, delay_s = (
             seconds(row.get("timestamp"), 1e3, FURTHEST_S),
@@ -129,6 +140,8 @@ class _Reader:
             nan if delay_s is None else delay_s,
         )
         self.sessions.setdefault(name, array("d")).extend((*kept, model))
+        if self.said is not None:
+            self.said.setdefault(name, []).append(text_in(row.get("text_input")))
         return None
 
     def _cached(self, hashes: str, prompt: int, odd: Counter[str]) -> int:
@@ -144,6 +157,8 @@ class _Reader:
         odd = odd + self.noted.get(name, Counter())
         names = list(self.models)
         requests = [_request(rows[i : i + _COLUMNS], names) for i in range(0, len(rows), _COLUMNS)]
+        for request, said in zip(requests, (self.said or {}).get(name, ()), strict=False):
+            request.said = said
         _order(requests, odd)
         lane = RecordedLane("main", None, lane_events(requests, odd))
         return RecordedSession(name, PLUGIN.name, (lane,), 0, dict(sorted((+odd).items())))
