@@ -57,7 +57,7 @@ def _with_first_prompt(steps: list[_Step], tokens: int) -> list[_Step]:
     opening = next((step for step in steps if step.kind in ("user", "generate")), None)
     if opening is not None and opening.kind == "user":
         opening.fields["tokens"] = str(tokens)
-        return steps
+        return [opening, *(step for step in steps if step is not opening)]
     return [_Step("user", {"tokens": str(tokens)}), *steps] if tokens else steps
 
 

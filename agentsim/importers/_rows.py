@@ -6,10 +6,8 @@ read is read, what cannot is counted; only a file that gives nothing at all is a
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -17,7 +15,7 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._values import EARLIEST_S, Odd
-from agentsim.importers.base import BOM, opened
+from agentsim.importers.base import BOM, damage_of, opened
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -106,10 +104,8 @@ def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
                 raw = raw.removeprefix(BOM) if number == 1 else raw
                 if not raw.isspace() and raw:
                     yield raw
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is cut off or damaged") from None
-    except OSError as bad:
-        raise ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}") from None
+    except Exception as bad:
+        raise damage_of(bad, path, number + 1) from None
 
 
 def mapping(value: Any) -> Row:

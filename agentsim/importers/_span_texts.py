@@ -20,7 +20,8 @@ Texts = tuple[str, str]
 _PROMPTS = ("gen_ai.input.messages", "ai.prompt.messages", "llm.input_messages", "ai.prompt", "input.value")
 _ANSWERS = ("gen_ai.output.messages", "ai.response.text", "llm.output_messages", "output.value")
 _ARGUMENTS = (
-    "gen_ai.tool.call.arguments", "ai.toolCall.args", "tool.parameters", "traceloop.entity.input", "input.value",
+    "gen_ai.tool.call.arguments", "ai.toolCall.args", "tool.parameters", "traceloop.entity.input",
+    "input.value",
 )  # fmt: skip
 _RESULTS = ("gen_ai.tool.call.result", "ai.toolCall.result", "traceloop.entity.output", "output.value")
 _INDEXED = {

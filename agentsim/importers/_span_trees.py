@@ -25,7 +25,10 @@ LONGEST_NS, FAR_NS = 30 * 86_400 * S, 365 * 86_400 * S
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """One span, of its texts only the names, unless more is asked for. Times are ns since 1970, None where the file has none."""
+    """One span. Times are ns since 1970, None where the file has none.
+
+    `given` and `gave` are what a model or tool was told and answered; both only where asked for.
+    """
 
     trace: str
     id: str

@@ -45,7 +45,16 @@ def note(text: str) -> None:
 def _json_text(data: Any) -> str:
     import json
 
-    return json.dumps(data, indent=2, allow_nan=False)
+    return json.dumps(_plain(data), indent=2, allow_nan=False)
+
+
+def _plain(data: Any) -> Any:
+    """Return data whose floats end where their fifteen sure digits do: 1.48 and not 1.4800000000000002."""
+    if isinstance(data, float):
+        return float(f"{data:.15g}")
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def _screen_text(screen: Callable[[int], RenderableType]) -> str:
@@ -59,17 +68,20 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 
 
 @contextmanager
-def progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal's stderr when there is more than one step."""
+def progress(what: str, steps: int) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal's stderr when there is more than one step.
+
+    What it yields is called after a step, or with how many were made.
+    """
     if steps < 2 or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _count=1: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=steps)
-        yield lambda: bar.advance(task)
+        yield lambda count=1: bar.advance(task, count)
 
 
 def one_line(text: str) -> str:
