@@ -45,16 +45,7 @@ def note(text: str) -> None:
 def _json_text(data: Any) -> str:
     import json
 
-    return json.dumps(_plain(data), indent=2, allow_nan=False)
-
-
-def _plain(data: Any) -> Any:
-    """Return data whose floats end where their fifteen sure digits do: 1.48 and not 1.4800000000000002."""
-    if isinstance(data, float):
-        return float(f"{data:.15g}")
-    if isinstance(data, dict):
-        return {key: _plain(value) for key, value in data.items()}
-    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
+    return json.dumps(data, indent=2, allow_nan=False)
 
 
 def _screen_text(screen: Callable[[int], RenderableType]) -> str:
