@@ -60,7 +60,8 @@ _QUANTITY = re.compile(rf"^\s*({_NUMBER})\s*([^0-9\s].*?)?\s*$")
 _NS_PER_S = 1e9
 MAX_TOKENS = 10**9
 MAX_LINE = 200
-_LARGEST = {"time": 1e9, "size": 1e18}
+MAX_SECONDS = 1e9
+_LARGEST = {"time": MAX_SECONDS, "size": 1e18}
 """About thirty years and an exabyte: what is larger is a slip of the pen, and overflows the clock."""
 MICROSECOND_S = _TIME["us"]
 

@@ -60,17 +60,20 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 
 
 @contextmanager
-def progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal's stderr when there is more than one step."""
+def progress(what: str, steps: int) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal's stderr when there is more than one step.
+
+    What it yields is called after a step, or with how many were made.
+    """
     if steps < 2 or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _count=1: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=steps)
-        yield lambda: bar.advance(task)
+        yield lambda count=1: bar.advance(task, count)
 
 
 def one_line(text: str) -> str:
