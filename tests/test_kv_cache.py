@@ -110,7 +110,9 @@ TRACE = st.lists(
 
 
 @pytest.mark.parametrize("window", [None, 32])
-@given(drawn=TRACE, rooms=st.tuples(st.integers(40, 100), st.integers(1, 60)), shared=st.sampled_from([0, 48]))
+@given(
+    drawn=TRACE, rooms=st.tuples(st.integers(40, 100), st.integers(1, 60)), shared=st.sampled_from([0, 48])
+)
 def test_more_memory_never_gives_fewer_cached_tokens_on_the_same_calls(window, drawn, rooms, shared):
     """LRU is a stack algorithm: what a small memory keeps, a larger one keeps too. One call at a time: calls
     that overlap take other times in another memory, and so another order, for which the law does not hold."""

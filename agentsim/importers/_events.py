@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._checked import seconds, text, tokens
+from agentsim.importers._json_values import text
+from agentsim.importers._values import seconds, tokens
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,

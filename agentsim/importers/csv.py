@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._checked import seconds
 from agentsim.importers._events import UNUSABLE, Events
+from agentsim.importers._values import seconds
 from agentsim.importers.base import lines_of
 from agentsim.recorded import RecordedSession
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._checked import json_values, seconds, text
 from agentsim.importers._events import Events
+from agentsim.importers._json_values import json_values, text
+from agentsim.importers._values import seconds
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
 

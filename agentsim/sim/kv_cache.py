@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from agentsim.backends.base import IterationCost, prefill_s
 from agentsim.sim.kv_sizes import BlockSizes, Segment
-from agentsim.sim.load import Load
 from agentsim.sim.kv_tiers import TierStack
+from agentsim.sim.load import Load
 from agentsim.sim.request import Prefix, Request
 
 
