@@ -276,9 +276,14 @@ def test_the_same_inputs_give_the_same_bytes(folder, tmp_path):
 
 
 def test_a_report_says_what_it_wrote_and_what_is_not_in_it(folder, tmp_path):
-    out = printed("report", str(folder / "compare.json"), "-o", str(tmp_path / "r.html"))
-    assert out.startswith(f"{tmp_path / 'r.html'}: ")
-    assert "Not in it: the timeline of a run" in out
+    path = tmp_path / "r.html"
+    command = "report", str(folder / "compare.json"), "-o", str(path)
+    found, said = data(*command), "".join(printed(*command).split())
+    assert found["path"] == str(path)
+    assert found["size_bytes"] == path.stat().st_size
+    assert any("the timeline of a run" in line for line in found["missing"])
+    assert said.startswith(f"{path}:")
+    assert "Notinit:thetimelineofarun" in said
 
 
 # ---- long runs
