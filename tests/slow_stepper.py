@@ -447,5 +447,3 @@ class SlowEngine:
             follower.arrival_s = self.now_s + gap_s
             self.to_come.append(follower)
         self.to_come.sort(key=lambda follower: follower.arrival_s)
-
-

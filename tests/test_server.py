@@ -19,6 +19,7 @@ from agentsim.sim.request import Prefix, Work
 from agentsim.sim.server import EngineServer
 
 TASK = workflow({"user": {"tokens": 1}})
+BY_THE_TOKEN = ServingRules()
 
 
 def gpu(name, **changes):
@@ -39,7 +40,7 @@ class Simple:
     kv_capacity_bytes: float = 1e9
     kv_knee_bytes: float = inf
     far_byte_s: float = 0.0
-    rules: ServingRules = ServingRules()
+    rules: ServingRules = BY_THE_TOKEN
     batched_tokens: int = 100
     max_sequences: int = 8
     tokens_per_step: float = 1.0
@@ -268,16 +269,16 @@ PRESSED = {
     "few sequences": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1000.0, max_sequences=2),
     "windowed": Simple(*UNIT, rules=GROW, window_tokens=64, kv_capacity_bytes=1500.0),
     "windowed, reserve": Simple(*UNIT, rules=RESERVE, window_tokens=64, kv_capacity_bytes=1500.0),
-    "speculative": Simple(*UNIT, rules=GROW, tokens_per_step=2.7, verified_tokens=4, kv_capacity_bytes=1000.0),
+    "speculative": Simple(
+        *UNIT, rules=GROW, tokens_per_step=2.7, verified_tokens=4, kv_capacity_bytes=1000.0
+    ),
     "speculative, prefill first": Simple(
         *UNIT, 64, rules=FIRST, tokens_per_step=2.7, verified_tokens=4, kv_capacity_bytes=1500.0
     ),
     "slow to accept": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1000.0, request_s=17e-3),
     "host": Simple(*UNIT, rules=GROW._replace(tiers=(HOST,)), kv_capacity_bytes=1000.0),
     "host and ssd": Simple(*UNIT, rules=GROW._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1000.0),
-    "host, windowed": Simple(
-        *UNIT, 64, rules=RESERVE._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1500.0
-    ),
+    "host, windowed": Simple(*UNIT, 64, rules=RESERVE._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1500.0),
     "slow host": Simple(
         *UNIT, rules=GROW._replace(tiers=(HOST._replace(bytes_per_s=3e4),)), kv_capacity_bytes=1000.0
     ),
@@ -400,10 +401,10 @@ def agree(cost, sessions, shared, gap):
         call = calls[id(turn)]
         assert request.cached == call.hit
         measured = (request.first_token_ns, request.finished_ns)
-        assert measured == pytest.approx(
-            (ns(call.first_token_s), ns(call.finished_s)), rel=0, abs=tolerance
+        assert measured == pytest.approx((ns(call.first_token_s), ns(call.finished_s)), rel=0, abs=tolerance)
+        assert (
+            sum(length for _, _, length in request.stretches()) == request.finished_ns - request.submitted_ns
         )
-        assert sum(length for _, _, length in request.stretches()) == request.finished_ns - request.submitted_ns
         assert min(length for _, _, length in request.stretches()) >= 0
     assert server.load.preemptions == slow.preemptions
     assert server.peak_kv_bytes <= cost.kv_capacity_bytes

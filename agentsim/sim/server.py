@@ -10,7 +10,8 @@ while prompts wait. A call leaves the queue when an iteration has budget for it 
 reserves all its output too (GUARANTEED_NO_EVICT); vLLM and SGLang let KV grow, and when blocks run out put
 the call admitted last back to the head of the queue: its blocks join the idle cache, what of them is evicted
 is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk,
-here they are taken at once; SGLang also keeps room for a share of the output of running calls, here it does not.
+here they are taken at once; SGLang also keeps room for a share of what running calls will write, here it
+does not.
 """
 
 from __future__ import annotations
