@@ -121,6 +121,19 @@ class Request:
         "written",
     )
 
+    admitted: int
+    below_window: bool
+    blocks: int
+    claim: int
+    context: float
+    gain: float
+    goal: int
+    joined: int
+    order: int
+    prefix: Prefix
+    remaining: int
+    written: float
+
     def __init__(self, env: Clock, prompt: int, cached: int, output: int) -> None:
         self.prompt, self.cached, self.output = prompt, max(cached, 0), output
         self.done = Event(env)

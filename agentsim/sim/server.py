@@ -9,8 +9,9 @@ sequence and give prompts what is left of the token budget, first come first ser
 while prompts wait. A call leaves the queue when an iteration has budget for it and its KV fits. TensorRT-LLM
 reserves all its output too (GUARANTEED_NO_EVICT); vLLM and SGLang let KV grow, and when blocks run out put
 the call admitted last back to the head of the queue: its blocks join the idle cache, what of them is evicted
-is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk, here
-they are taken at once; SGLang also keeps room for a share of the output of running calls, here it does not.
+is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk,
+here they are taken at once; SGLang also keeps room for a share of what running calls will write, here it
+does not.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class EngineServer:
         request.gain = min(max(gain, 1.0), float(cost.verified_tokens))
         request.prefix, request.claim, request.goal = work.prefix, claim, prompt
         request.written, request.segment, request.below_window = 0.0, None, False
-        request.remaining, request.order = prompt, -1
+        request.remaining, request.context, request.order = prompt, 0.0, -1
         final = sizes.blocks(prompt + output)
         request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
         if sizes.held(final, 0) > self.cache.capacity_bytes:

@@ -19,7 +19,7 @@ class PrecisionChoice(Strict):
 
 
 class OffloadTier(Strict):
-    """Memory that KV is offloaded to: its size, and the rate at which it is loaded back, all chips together."""
+    """Memory that KV is offloaded to: its size, and its rate back, all chips together."""
 
     capacity: Datum[Capacity]
     bandwidth: Datum[BytesPerSecond]

@@ -38,7 +38,7 @@ class GpuCost:
     batched_tokens: int
     max_sequences: int
     request_s: float
-    rules: ServingRules = ServingRules()
+    rules: ServingRules
 
     @property
     def kv_knee_bytes(self) -> float:
