@@ -123,6 +123,8 @@ class TaskOutcome:
     """The share of TOOL on the critical path that was spent waiting for a slot."""
     decode_ns: int
     """Decode time of all calls, those off the critical path included."""
+    ttft_p95_ns: float = 0.0
+    """95th percentile of its calls' time to first token, compactions left out; 0 without calls."""
 
     @property
     def human_ns(self) -> int:
