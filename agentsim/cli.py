@@ -23,6 +23,7 @@ from agentsim.terminal.console import drop_stdout, settle_streams, stop
 COMMANDS = {
     "run": "run",
     "compare": "run",
+    "capacity": "run",
     "import": "logs",
     "observe": "logs",
     "bench": "hardware",

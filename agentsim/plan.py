@@ -35,6 +35,9 @@ class Routing(NamedTuple):
     times_ahead: float = inf
 
 
+ONE_COPY = Routing()
+
+
 class Plant(NamedTuple):
     """The chips that a plan runs on, all replicas together, and the power that they are rated for.
 
@@ -73,6 +76,6 @@ class Plan:
     asked_for: str = ""
     warnings: tuple[str, ...] = ()
     pace_sigma: float = 0.0
-    routing: Routing = Routing()
+    routing: Routing = ONE_COPY
     plant: Plant | None = None
     """None where nobody has said what it runs on: an endpoint, a recorded session."""

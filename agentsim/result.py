@@ -144,6 +144,36 @@ class Resource(NamedTuple):
     peak: float
 
 
+class Level(NamedTuple):
+    """Something that goes up and down: its mean over the run, and the most it came to."""
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What one engine had to do over a run.
+
+    KV is `live` while its call runs, `cached` while it waits for a next one. `kv_series` holds the KV in use,
+    both together, as a share of the capacity, at evenly spaced moments from the first to the last.
+    """
+
+    engine: str
+    kv_capacity_bytes: float
+    kv_live_bytes: Level
+    kv_cached_bytes: Level
+    running: Level
+    waiting: Level
+    preemptions: int
+    kv_series: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data with levels by name."""
+        levels = {name: getattr(self, name)._asdict() for name in _LEVELS}
+        return {**asdict(self), **levels}
+
+
 class Source(NamedTuple):
     """A datum that the run used."""
 
@@ -219,6 +249,8 @@ class Result:
     """What named the deployment: its name, or a path."""
     decode_parts: Mapping[str, float] = field(default_factory=dict)
     """What decoding waited for (s), where the engine that decodes says so; sums to the mean DECODE."""
+    loads: tuple[EngineLoad, ...] = ()
+    """What each engine of a simulation had to do."""
     overrides: tuple[str, ...] = ()
     """Fields that were set for this run alone, as `path=value`."""
 
@@ -239,7 +271,8 @@ class Result:
         """Return plain data that `from_json` turns back into an equal result."""
         resources = [r._asdict() for r in self.resources]
         sources = [s._asdict() for s in self.sources]
-        return {"schema": SCHEMA, **asdict(self), "resources": resources, "sources": sources}
+        loads = [load.to_json() for load in self.loads]
+        return {"schema": SCHEMA, **asdict(self), "resources": resources, "sources": sources, "loads": loads}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
@@ -251,11 +284,20 @@ class Result:
             "spans": tuple(_span(s) for s in given["spans"]),
             "resources": tuple(Resource(**r) for r in given["resources"]),
             "sources": tuple(Source(**s) for s in given["sources"]),
+            "loads": tuple(_load(entry) for entry in given["loads"]),
             "overrides": tuple(given["overrides"]),
             "ttft_ns": Spread(**given["ttft_ns"]) if given["ttft_ns"] else None,
             "itl_ns": Spread(**given["itl_ns"]) if given["itl_ns"] else None,
         }
         return cls(**{**given, **rebuilt})
+
+
+_LEVELS = ("kv_live_bytes", "kv_cached_bytes", "running", "waiting")
+
+
+def _load(data: Mapping[str, Any]) -> EngineLoad:
+    levels = {name: Level(**data[name]) for name in _LEVELS}
+    return EngineLoad(**{**data, **levels, "kv_series": tuple(data["kv_series"])})
 
 
 def _span(data: Mapping[str, Any]) -> Span:

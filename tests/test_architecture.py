@@ -23,8 +23,8 @@ RANKS = (
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
-    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware"),
+    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures", "fleet"),
+    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_fleet"),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -36,6 +36,7 @@ WITHIN_A_RANK = {
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),
+    ("verbs_fleet", "verbs"),
 }
 THIRD_PARTY = {
     "simpy": ("sim/",),

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output, Overrides, Runs, Seed, WorkflowPath
+from agentsim.commands.options import (
+    Agents,
+    Arrival,
+    Concurrency,
+    Format,
+    Output,
+    Overrides,
+    Runs,
+    Seed,
+    WorkflowPath,
+)
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -16,6 +26,12 @@ app = typer.Typer(rich_markup_mode=None)
 def run(
     workflow: WorkflowPath,
     on: Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")] = "coding-tool",
+    agents: Agents = None,
+    arrival: Arrival = None,
+    concurrency: Concurrency = None,
+    slo: Annotated[
+        str | None, typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")
+    ] = None,
     seed: Seed = 0,
     runs: Runs = 1,
     set_: Overrides = None,
@@ -24,18 +40,72 @@ def run(
         str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")
     ] = None,
 ) -> None:
-    """Run a workflow on a deployment: task completion time and where it went.
+    """Run a workflow on a deployment: task completion time and where it went; one agent, or many.
 
     agentsim run workflows/coding-agent.yaml --on coding-tool --runs 20
     """
     from agentsim.terminal.run import run_screen
     from agentsim.verbs import run_task
 
+    seeds = range(seed, seed + runs)
+    if (agents, arrival, concurrency, slo) != (None,) * 4:
+        traffic = agents, arrival, concurrency
+        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], output_dir, format_)
+        return
     with progress("simulating", runs) as step:
-        summary, written = run_task(workflow, on, range(seed, seed + runs), set_ or [], output_dir, step)
+        summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step)
     show_result(
         format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
     )
+
+
+def _run_fleet(
+    workflow: str,
+    on: str,
+    asked: tuple[int | None, str | None, int | None],
+    seeds: range,
+    slo: str | None,
+    overrides: list[str],
+    output_dir: str | None,
+    format_: Format,
+) -> None:
+    from agentsim.fleet.traffic import traffic_of
+    from agentsim.terminal.fleet import fleet_screen
+    from agentsim.verbs_fleet import run_fleet
+
+    traffic = traffic_of(*asked)
+    with progress("simulating", traffic.agents * len(seeds)) as step:
+        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, output_dir, step)
+    show_result(
+        format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
+    )
+
+
+@app.command()
+def capacity(
+    workflow: WorkflowPath,
+    slo: Annotated[
+        str, typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")
+    ],
+    on: Annotated[str, typer.Option(help="a deployment of engines by name, or a path")] = "8xb200",
+    share: Annotated[float, typer.Option(help="share of the tasks that must meet it")] = 0.9,
+    arrival: Annotated[
+        str | None, typer.Option(metavar="HOW", help="find a rate instead: poisson or uniform")
+    ] = None,
+    seed: Seed = 0,
+    set_: Overrides = None,
+    format_: Output = Format.table,
+) -> None:
+    """Find the most agents at a time that a deployment carries while their tasks meet an objective.
+
+    agentsim capacity workflows/support-agent.yaml --on 8xb200 --slo task=3min,ttft=2s
+    """
+    from agentsim.terminal.capacity import capacity_screen
+    from agentsim.verbs_fleet import capacity_of
+
+    with progress("trying loads", None) as step:
+        found = capacity_of(workflow, on, slo, share, seed, arrival, set_ or [], step)
+    show_result(format_ is Format.json, found.to_json, lambda width: capacity_screen(found, width))
 
 
 @app.command()

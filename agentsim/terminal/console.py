@@ -59,15 +59,19 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 
 
 @contextmanager
-def progress(what: str, steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal's stderr when there is more than one step."""
-    if steps < 2 or sys.stderr is None or not sys.stderr.isatty():
+def progress(what: str, steps: int | None) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal's stderr when there is more than one step.
+
+    Where nobody knows how many there will be (None) it says how many are done.
+    """
+    if (steps is not None and steps < 2) or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import MofNCompleteColumn, Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    columns = [*Progress.get_default_columns(), *([MofNCompleteColumn()] if steps is None else [])]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=steps)
         yield lambda: bar.advance(task)
 
