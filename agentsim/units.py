@@ -225,6 +225,18 @@ def count_text(number: float) -> str:
     return f"{number:.0f}"
 
 
+def rounded_text(number: float) -> str:
+    """Return a number to three figures, never in powers of ten: `1,090`, `47.3`, `0.0126`."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent; none and all are said of nothing less."""
+    if 0 < share < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
+
+
 def bytes_text(size: float) -> str:
     """Return a size for people in decimal units: `31.4 GB`."""
     for suffix in ("P", "T", "G", "M", "k"):

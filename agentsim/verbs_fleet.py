@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from agentsim.fleet.capacity import SHARE, Capacity, find_capacity
 from agentsim.fleet.objective import parse_objective
-from agentsim.fleet.outcome import Fleet, alone_s, fleet_of, run_traffic
+from agentsim.fleet.outcome import Fleet, alone, fleet_of, run_traffic
 from agentsim.fleet.traffic import Traffic
 from agentsim.sim.recorder import Detail
 from agentsim.verbs import output_files, outputs, plans
@@ -33,9 +33,9 @@ def run_fleet(
     plan = plans(workflow, [deployment], overrides)[0]
     with outputs(output_dir) as write:
         detail: Detail = "summary" if write is None else "full"
-        alone = alone_s(plan, seeds[0])
+        single = alone(plan, seeds[0])
         results = [run_traffic(plan, traffic, seed, detail, step) for seed in seeds]
-        fleet = fleet_of(plan, traffic, results, alone, objective)
+        fleet = fleet_of(plan, traffic, results, single, objective)
         written = write(_files(fleet)) if write is not None else []
     return fleet, written
 

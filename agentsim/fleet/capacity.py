@@ -15,10 +15,10 @@ from typing import Any
 from agentsim.backends.base import IterationCost
 from agentsim.errors import InfeasibleError, InputError
 from agentsim.fleet.objective import PARTS, Objective
-from agentsim.fleet.outcome import Fleet, alone_s, fleet_of, quality_of, run_traffic
+from agentsim.fleet.outcome import Alone, Fleet, alone, fleet_of, quality_of, run_traffic
 from agentsim.fleet.traffic import Arrival, Traffic, rate_text
 from agentsim.plan import Plan
-from agentsim.result import Result
+from agentsim.result import Result, Spread
 from agentsim.units import duration_text
 
 SCHEMA = "agentsim.capacity/1"
@@ -37,16 +37,20 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One load that was tried: agents at a time, or arrivals a second; `share` of its tasks are good."""
+    """One load that was tried: agents at a time, or arrivals a second.
+
+    `share` of the tasks that are judged are good, and `completion_s` is theirs; the rest is of the whole run.
+    """
 
     load: float
     share: float
+    completion_s: Spread
     fleet: Fleet
     ok: bool
 
     def to_json(self) -> dict[str, Any]:
         """Return the point as plain data."""
-        fleet, spread = self.fleet, self.fleet.summary.completion_s
+        fleet, spread = self.fleet, self.completion_s
         assert fleet.quality is not None
         return {
             "load": self.load,
@@ -78,7 +82,7 @@ class Capacity:
     share: float
     seed: int
     arrival: str | None
-    alone_s: float
+    alone: Alone
     best: Point
     bounded: bool
     points: tuple[Point, ...]
@@ -111,7 +115,7 @@ class Capacity:
             "arrivals_per_s": load if self.arrival else None,
             "bounded": self.bounded,
             "chips": chips,
-            "task_alone_s": self.alone_s,
+            "task_alone_s": self.alone.completion_s,
             "best": self.best.to_json(),
             "points": [point.to_json() for point in self.points],
         }
@@ -146,7 +150,7 @@ def find_capacity(
         share=share,
         seed=seed,
         arrival=arrival,
-        alone_s=search.alone,
+        alone=search.alone,
         best=best,
         bounded=bounded,
         points=points,
@@ -175,7 +179,9 @@ class _Search:
     ) -> None:
         self.plan, self.objective, self.share = plan, objective, share
         self.seed, self.arrival, self.step = seed, arrival, step
-        self.alone = alone_s(plan, seed)
+        self.alone = alone(plan, seed)
+        if not self.alone.elapsed_s:
+            raise InputError(f"{plan.task.name}: the task takes no time, so that no number is too many")
         self.points: dict[float, Point] = {}
 
     def run(self) -> tuple[Point, bool]:
@@ -203,10 +209,10 @@ class _Search:
 
     def _lightest(self) -> float:
         """One agent at a time, or arrivals so rare that hardly two meet."""
-        return 0.1 / max(self.alone, 1e-9) if self.arrival else 1
+        return 0.1 / self.alone.elapsed_s if self.arrival else 1
 
     def _heaviest(self) -> float:
-        return MOST / max(self.alone, 1e-9) if self.arrival else MOST
+        return MOST / self.alone.elapsed_s if self.arrival else MOST
 
     def _apart(self, low: float, high: float) -> bool:
         if self.arrival:
@@ -223,7 +229,9 @@ class _Search:
         quality = quality_of([judged], self.objective)
         whole = fleet_of(self.plan, traffic, [result], self.alone)
         fleet = replace(whole, quality=quality)
-        point = Point(load, quality.share, fleet, quality.share >= self.share and not fleet.grows)
+        spread = Spread.of(judged.completion_s())
+        assert spread is not None
+        point = Point(load, quality.share, spread, fleet, quality.share >= self.share and not fleet.grows)
         self.points[load] = point
         self.step()
         return point
@@ -233,8 +241,8 @@ class _Search:
         if self.arrival is None:
             users = int(load)
             agents = 2 * users + max(2 * users, LEAST_JUDGED)
-            return Traffic(agents, concurrency=users, ramp_s=self.alone), users
-        alive = ceil(load * self.alone)
+            return Traffic(agents, concurrency=users, ramp_s=self.alone.elapsed_s), users
+        alive = ceil(load * self.alone.elapsed_s)
         agents = 2 * alive + max(4 * alive, LEAST_JUDGED)
         return Traffic(agents, Arrival(self.arrival, load)), alive
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsim.fleet.objective import Objective
 from agentsim.fleet.overload import Backlog, backlog_of
 from agentsim.fleet.traffic import HOUR_S, Traffic
 from agentsim.plan import Plan
-from agentsim.result import EngineLoad, Part, Result, Source, percentile
+from agentsim.result import EngineLoad, Part, Result, Source, TaskOutcome, percentile
 from agentsim.sim.engine import simulate
 from agentsim.sim.recorder import Detail
 from agentsim.summary import Summary, SummaryBuilder
@@ -19,9 +19,22 @@ from agentsim.units import to_s
 
 STEADY_WAVES = 3
 """A closed loop shows its steady rate where each user works on this many tasks."""
-ALONE = 5
+EDGE = 0.1
+"""The share of tasks at each end of a run that a steady rate leaves out."""
+TASKS_ALONE = 5
 """Tasks run one after another to see what one takes with nobody beside it."""
 Step = Callable[[], None]
+
+
+class Alone(NamedTuple):
+    """Seconds that one agent takes with nobody beside it: the median task completion time of a few tasks.
+
+    With waits for people: the median, and the longest.
+    """
+
+    completion_s: float
+    elapsed_s: float
+    longest_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +50,13 @@ class Quality:
 class Fleet:
     """The runs of one traffic on one deployment. Rates are tasks an hour; what is unknown is None.
 
-    `alone_s` is the median task completion time of one agent with nobody beside it. `cost_usd` and
-    `energy_j` are of one task; the energy is the chips' at their rated power for the whole run, and thus the
-    most that they can take.
+    `cost_usd` and `energy_j` are of one task; the energy is the chips' at their rated power for the whole
+    run, and thus the most that they can take.
     """
 
     summary: Summary
     traffic: Traffic
-    alone_s: float
+    alone: Alone
     tasks: int
     tasks_per_h: float
     mean_alive: float
@@ -97,8 +109,8 @@ class Fleet:
             worst = verdicts["grows"]
             return (
                 "overload: more agents arrive than are served, so that the queue grows without bound and "
-                f"the times with the length of the run ({worst.middle:.0f} agents alive in the middle third of the "
-                f"arrivals, {worst.last:.0f} in the last)"
+                f"the times with the length of the run ({worst.middle:.0f} agents alive in the middle third "
+                f"of the arrivals, {worst.last:.0f} in the last)"
             )
         if "untold" in verdicts:
             enough = max(backlog.enough_agents for backlog in self.backlogs)
@@ -127,7 +139,7 @@ class Fleet:
                 "arrivals_per_s": self.traffic.arrival.per_s or None,
                 "concurrency": self.traffic.concurrency,
                 "tasks": self.tasks,
-                "task_alone_s": self.alone_s,
+                "task_alone_s": self.alone.completion_s,
                 "tasks_per_h": self.tasks_per_h,
                 "tasks_per_h_per_chip": self.tasks_per_h_per_chip,
                 "tasks_per_h_per_user": self.tasks_per_h_per_user,
@@ -163,28 +175,32 @@ def run_traffic(
     )
 
 
-def alone_s(plan: Plan, seed: int = 0) -> float:
-    """Return the median task completion time (s) of one agent with nobody beside it."""
-    found = run_traffic(plan, Traffic(ALONE, concurrency=1), seed)
-    return percentile(sorted(found.completion_s()), 0.5)
+def alone(plan: Plan, seed: int = 0) -> Alone:
+    """Return how long one agent takes with nobody beside it."""
+    found = run_traffic(plan, Traffic(TASKS_ALONE, concurrency=1), seed)
+    elapsed_s = sorted(to_s(task.end_ns - task.start_ns) for task in found.tasks)
+    completion_s = sorted(found.completion_s())
+    return Alone(percentile(completion_s, 0.5), percentile(elapsed_s, 0.5), elapsed_s[-1])
 
 
 def fleet_of(
-    plan: Plan, traffic: Traffic, results: Sequence[Result], alone: float, objective: Objective | None = None
+    plan: Plan, traffic: Traffic, results: Sequence[Result], alone: Alone, objective: Objective | None = None
 ) -> Fleet:
     """Return what the runs of one traffic came to. Preconditions: at least one run, all of this plan."""
     builder, tasks = SummaryBuilder(), [task for result in results for task in result.tasks]
     for result in results:
         builder.add(replace(result, sources=(*result.sources, *_power_sources(plan))))
-    summary, rate = builder.build(), _tasks_per_s(results, traffic)
-    elapsed = sum(map(_elapsed_s, results))
-    open_loop = traffic.concurrency is None
-    backlogs = [backlog_of(result.tasks, alone) for result in results if open_loop]
-    plant = plan.plant
+    summary, plant, elapsed = builder.build(), plan.plant, sum(map(_elapsed_s, results))
+    judge = backlog_of if traffic.concurrency is None else _no_backlog
+    backlogs = [judge(result.tasks, alone.longest_s) for result in results]
+    rates = [
+        _tasks_per_s(result, traffic, backlog) for result, backlog in zip(results, backlogs, strict=True)
+    ]
+    rate = sum(rates) / len(rates)
     return Fleet(
         summary=summary,
         traffic=traffic,
-        alone_s=alone,
+        alone=alone,
         tasks=len(tasks),
         tasks_per_h=rate * HOUR_S,
         mean_alive=sum(to_s(t.end_ns - t.start_ns) for t in tasks) / elapsed if elapsed else 0.0,
@@ -208,6 +224,10 @@ def quality_of(results: Sequence[Result], objective: Objective) -> Quality:
     return Quality(objective, good / len(tasks), shares)
 
 
+def _no_backlog(_tasks: Sequence[TaskOutcome], _alone_s: float) -> None:
+    """A closed loop has no queue of agents."""
+
+
 def _power_sources(plan: Plan) -> list[Source]:
     return [Source(u.name, u.basis, u.source) for u in (plan.plant.sources if plan.plant else ())]
 
@@ -216,22 +236,22 @@ def _elapsed_s(result: Result) -> float:
     return to_s(max(t.end_ns for t in result.tasks) - min(t.start_ns for t in result.tasks))
 
 
-def _tasks_per_s(results: Sequence[Result], traffic: Traffic) -> float:
-    """Tasks over the time from the first start to the last end.
+def _tasks_per_s(result: Result, traffic: Traffic, backlog: Backlog | None) -> float:
+    """Tasks a second while the load is steady, or over the whole run where it never is.
 
-    A long closed loop is measured while all its users are busy: up to the last start, before which all tasks
-    but one a user have ended.
+    A closed loop is steady up to its last start: before that all tasks but one a user have ended. Arrivals
+    by themselves are where they last long enough to tell; the first and last tasks to end are left out.
     """
-    users, seconds, ended = traffic.concurrency, 0.0, 0
-    for result in results:
-        count = len(result.tasks)
-        if users is not None and count >= STEADY_WAVES * users:
-            starts = [task.start_ns for task in result.tasks]
-            seconds += to_s(max(starts) - min(starts))
-            ended += count - users
-        else:
-            seconds += _elapsed_s(result)
-            ended += count
+    count, users = len(result.tasks), traffic.concurrency
+    if users is not None and count >= STEADY_WAVES * users:
+        starts = [task.start_ns for task in result.tasks]
+        ended, seconds = count - users, to_s(max(starts) - min(starts))
+    elif backlog is not None and backlog.verdict != "untold":
+        ends = sorted(to_s(task.end_ns) for task in result.tasks)
+        edge = int(count * EDGE)
+        ended, seconds = count - 1 - 2 * edge, ends[count - 1 - edge] - ends[edge]
+    else:
+        ended, seconds = count, _elapsed_s(result)
     return ended / seconds if seconds else 0.0
 
 

@@ -22,7 +22,7 @@ LEAST_GROWTH = 0.1
 LEAST_DEVIATIONS = 2.5
 """... and that is more than so many standard deviations of a count of so many agents."""
 LEAST_SPAN = 5.0
-"""Arrivals must last so many times a task alone: until then the deployment is still filling up."""
+"""Arrivals must last so many times the longest task alone: until then the deployment is still filling up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Backlog:
 
 
 def backlog_of(tasks: Sequence[TaskOutcome], alone_s: float) -> Backlog | None:
-    """Judge tasks that arrived by themselves; `alone_s` is what one takes with nobody beside it.
+    """Judge tasks that arrived by themselves; `alone_s` is what a long one takes with nobody beside it.
 
     None where all arrived at once.
     """

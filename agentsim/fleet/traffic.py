@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agentsim.errors import InputError, unknown_name
 from agentsim.seeds import stream
-from agentsim.units import LONGEST_S, duration_text, parse
+from agentsim.units import LONGEST_S, duration_text, parse, rounded_text
 
 MAX_AGENTS = 1_000_000
 HOUR_S = 3600.0
@@ -84,8 +84,8 @@ def rate_text(per_s: float) -> str:
     """Return a rate in the unit in which it is a number that one can picture."""
     for unit, seconds in (("second", 1.0), ("minute", 60.0)):
         if per_s * seconds >= 0.1:
-            return f"{per_s * seconds:.3g} a {unit}"
-    return f"{per_s * HOUR_S:.3g} an hour"
+            return f"{rounded_text(per_s * seconds)} a {unit}"
+    return f"{rounded_text(per_s * HOUR_S)} an hour"
 
 
 def traffic_of(agents: int | None, arrival: str | None, concurrency: int | None) -> Traffic:

@@ -13,6 +13,7 @@ from agentsim.result import Resource, Result, Source
 from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
 from agentsim.sim.decode import decode_parts
+from agentsim.sim.engine_load import engine_loads
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.replay import Replay
 from agentsim.sim.request import Server
@@ -136,6 +137,7 @@ def _result(
         asked_for=plan.asked_for,
         decode_parts=decode_parts(plan, recorder.tasks),
         overrides=plan.overrides,
+        loads=engine_loads(servers),
         by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )
 

@@ -7,10 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsim.fleet.capacity import Capacity, Point
+from agentsim.fleet.traffic import HOUR_S
 from agentsim.terminal.fleet import cost_text, energy_line
 from agentsim.terminal.layout import grid, indented, joined, labelled, screen
 from agentsim.terminal.run import overrides_line, sources_line
-from agentsim.units import duration_text, time_unit
+from agentsim.units import duration_text, rounded_text, share_text, time_unit
 
 
 def capacity_screen(found: Capacity, width: int) -> RenderableType:
@@ -31,26 +32,26 @@ def _answer(found: Capacity) -> Table:
     table = grid("left", "left", padding=3)
     table.columns[1].no_wrap = False
     most = found.text if found.bounded else f"over {found.text}"
-    per_chip = f", {load / fleet.chips:.3g} a chip" if fleet.chips and not found.arrival else ""
+    per_chip = f", {rounded_text(load / fleet.chips)} a chip" if fleet.chips and not found.arrival else ""
     label = "Most arrivals" if found.arrival else "Most agents"
     table.add_row(
         Text(label, style="bold"),
         Text.assemble((most, "bold green"), f"{per_chip}   on {found.plan.deployment}"),
     )
-    table.add_row(Text("Tasks an hour", style="bold"), f"{fleet.tasks_per_h:,.3g}{_a_chip(found)}")
+    table.add_row(Text("Tasks an hour", style="bold"), f"{rounded_text(fleet.tasks_per_h)}{_a_chip(found)}")
     return table
 
 
 def _a_chip(found: Capacity) -> str:
     each, chips = found.best.fleet.tasks_per_h_per_chip, found.best.fleet.chips
-    return "" if each is None else f", {each:.3g} a chip ({chips:,} chips)"
+    return "" if each is None else f", {rounded_text(each)} a chip ({chips:,} chips)"
 
 
 def _facts(found: Capacity) -> list[tuple[str, str]]:
     fleet = found.best.fleet
     return [
         ("Beyond", _beyond(found)),
-        ("Alone", f"one agent takes {duration_text(found.alone_s)} (p50) with nobody beside it"),
+        ("Alone", f"one agent takes {duration_text(found.alone.completion_s)} (p50) with nobody beside it"),
         ("Cost", cost_text(fleet)),
         ("Energy", energy_line(fleet)),
         *[("Note", warning) for warning in fleet.summary.warnings],
@@ -67,16 +68,16 @@ def _beyond(found: Capacity) -> str:
         return "more arrive than are served: the queue grows without bound"
     quality = point.fleet.quality
     assert quality is not None
-    missed = [f"{part} is missed by {share:.0%}" for part, share in quality.missed.items() if share]
-    return f"at {_load(found, point)} only {point.share:.0%} meet it: {', '.join(missed)}"
+    missed = [f"{part} is missed by {share_text(share)}" for part, share in quality.missed.items() if share]
+    return f"at {_load(found, point)} only {share_text(point.share)} meet it: {', '.join(missed)}"
 
 
 def _load(found: Capacity, point: Point) -> str:
-    return f"{point.load * 3600:,.3g}" if found.arrival else f"{point.load:,.0f}"
+    return rounded_text(point.load * HOUR_S) if found.arrival else f"{point.load:,.0f}"
 
 
 def _table(found: Capacity) -> Table:
-    spreads = [point.fleet.summary.completion_s for point in found.points]
+    spreads = [point.completion_s for point in found.points]
     unit, factor = time_unit(max(spread.p95 for spread in spreads))
     table = grid("right", "right", "right", "right", "right", "right", "right", "left")
     load = "arrivals/h" if found.arrival else "agents"
@@ -90,7 +91,7 @@ def _table(found: Capacity) -> Table:
             f"{point.share:.0%}",
             f"{spread.p50 / factor:.1f}",
             f"{spread.p95 / factor:.1f}",
-            f"{fleet.tasks_per_h:,.3g}",
+            rounded_text(fleet.tasks_per_h),
             f"{fleet.hit_rate or 0:.0%}",
             f"{fleet.queue_share:.0%}",
             "← the most" if best else "grows" if fleet.grows else "",

@@ -12,7 +12,7 @@ from agentsim.fleet.outcome import Fleet
 from agentsim.result import EngineLoad
 from agentsim.terminal.layout import grid, indented, joined, labelled, screen, sparkline
 from agentsim.terminal.run import asked_for, breakdown, overrides_line, per_turn, sources_line, spread
-from agentsim.units import bytes_text, count_text, duration_text, energy_text
+from agentsim.units import bytes_text, count_text, duration_text, energy_text, rounded_text, share_text
 
 UNKNOWN = "unknown"
 _SPARK = 24
@@ -51,7 +51,7 @@ def _answer(fleet: Fleet) -> Table:
     table.add_row(Text("Task completion time p50", style="bold"), Text.assemble((shown, "bold green"), rest))
     table.add_row(
         Text("Tasks an hour", style="bold"),
-        Text.assemble((f"{fleet.tasks_per_h:,.3g}", "bold green"), _good(fleet)),
+        Text.assemble((f"{rounded_text(fleet.tasks_per_h)}", "bold green"), _good(fleet)),
     )
     return table
 
@@ -59,7 +59,7 @@ def _answer(fleet: Fleet) -> Table:
 def _good(fleet: Fleet) -> str:
     if fleet.quality is None or fleet.goodput_per_h is None:
         return ""
-    return f", {fleet.goodput_per_h:,.3g} of them good: {fleet.quality.share:.0%} meet the objective"
+    return f", {rounded_text(fleet.goodput_per_h)} of them good: {share_text(fleet.quality.share)} meet the objective"
 
 
 def _facts(fleet: Fleet, width: int, workflow: str, written: Sequence[str]) -> list[tuple[str, str]]:
@@ -92,22 +92,28 @@ def _objective(fleet: Fleet) -> str:
     quality = fleet.quality
     if quality is None:
         return ""
-    missed = [f"{part} missed by {share:.0%}" for part, share in quality.missed.items() if share]
-    return f"{quality.objective.text}: met by {quality.share:.0%}" + (
+    missed = [f"{part} missed by {share_text(share)}" for part, share in quality.missed.items() if share]
+    return f"{quality.objective.text}: met by {share_text(quality.share)}" + (
         f" ({', '.join(missed)})" if missed else ""
     )
 
 
 def _rates(fleet: Fleet) -> str:
     each, chips = fleet.tasks_per_h_per_chip, fleet.chips
-    a_chip = f"{each:.3g} a chip ({chips:,} chips)" if each is not None else "chips unknown"
-    return joined([f"{fleet.tasks_per_h:,.3g} in all", a_chip, f"{fleet.tasks_per_h_per_user:.3g} a user"])
+    a_chip = f"{rounded_text(each)} a chip ({chips:,} chips)" if each is not None else "chips unknown"
+    return joined(
+        [
+            f"{rounded_text(fleet.tasks_per_h)} in all",
+            a_chip,
+            f"{rounded_text(fleet.tasks_per_h_per_user)} a user",
+        ]
+    )
 
 
 def _agents(fleet: Fleet) -> str:
-    slower = fleet.summary.completion_s.p50 / fleet.alone_s if fleet.alone_s else 1.0
-    alone = f"one alone takes {duration_text(fleet.alone_s)} (p50): {slower:.2g}x that here"
-    return joined([f"{fleet.mean_alive:.3g} alive on average, {fleet.peak_alive:,} at most", alone])
+    slower = fleet.summary.completion_s.p50 / fleet.alone.completion_s if fleet.alone.completion_s else 1.0
+    alone = f"one alone takes {duration_text(fleet.alone.completion_s)} (p50): {slower:.2g}x that here"
+    return joined([f"{rounded_text(fleet.mean_alive)} alive on average, {fleet.peak_alive:,} at most", alone])
 
 
 def _waiting(fleet: Fleet) -> str:
@@ -122,7 +128,13 @@ def _kv(load: EngineLoad, width: int) -> str:
     used = load.kv_live_bytes.mean + load.kv_cached_bytes.mean
     spark = sparkline(load.kv_series, _SPARK if width < 120 else 2 * _SPARK)
     levels = f"{used / room:.0%} of {bytes_text(room)} on average, {load.kv_live_bytes.mean / room:.0%} live"
-    return joined([spark, levels, f"{load.running.mean:.3g} running, {load.waiting.mean:.3g} waiting"])
+    return joined(
+        [
+            spark,
+            levels,
+            f"{rounded_text(load.running.mean)} running, {rounded_text(load.waiting.mean)} waiting",
+        ]
+    )
 
 
 def cost_text(fleet: Fleet) -> str:
@@ -130,7 +142,7 @@ def cost_text(fleet: Fleet) -> str:
     if fleet.cost_usd is None:
         return f"{UNKNOWN}: no price is known"
     shared = ", the chips' whole time shared by the tasks" if fleet.summary.first.by_the_hour else ""
-    return f"{fleet.cost_usd:.3g} USD a task{shared}"
+    return f"{rounded_text(fleet.cost_usd)} USD a task{shared}"
 
 
 def energy_line(fleet: Fleet) -> str:
@@ -144,5 +156,5 @@ def _next(fleet: Fleet, workflow: str) -> str:
     bounds = fleet.quality.objective if fleet.quality else None
     if fleet.chips is None:
         return ""
-    given = bounds.option if bounds else f"task={2 * fleet.alone_s:.0f}s"
+    given = bounds.option if bounds else f"task={2 * fleet.alone.completion_s:.0f}s"
     return f"agentsim capacity {workflow} --on {asked_for(fleet.summary.first)} --slo {given}"
