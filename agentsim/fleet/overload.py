@@ -17,7 +17,7 @@ from typing import Literal
 from agentsim.result import TaskOutcome
 from agentsim.units import to_s
 
-LEAST_GROWTH = 0.1
+LEAST_GROWTH = 0.05
 """A backlog grows where over this share of the agents that arrive is left over ..."""
 LEAST_DEVIATIONS = 2.5
 """... and that is more than so many standard deviations of a count of so many agents."""
