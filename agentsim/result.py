@@ -155,8 +155,8 @@ class Level(NamedTuple):
 class EngineLoad:
     """What one engine had to do over a run.
 
-    KV is `live` while its call runs, `cached` while it waits for a next one. `kv_series` holds the KV in use,
-    both together, as a share of the capacity, at evenly spaced moments from the first to the last.
+    KV is `live` while its call runs, `cached` while it waits for a next one. The series are shares of the
+    capacity over evenly spaced stretches of the run: live alone, and `used`, which is both.
     """
 
     engine: str
@@ -166,7 +166,8 @@ class EngineLoad:
     running: Level
     waiting: Level
     preemptions: int
-    kv_series: tuple[float, ...]
+    live_series: tuple[float, ...]
+    used_series: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with levels by name."""
@@ -297,7 +298,8 @@ _LEVELS = ("kv_live_bytes", "kv_cached_bytes", "running", "waiting")
 
 def _load(data: Mapping[str, Any]) -> EngineLoad:
     levels = {name: Level(**data[name]) for name in _LEVELS}
-    return EngineLoad(**{**data, **levels, "kv_series": tuple(data["kv_series"])})
+    series = {name: tuple(data[name]) for name in ("live_series", "used_series")}
+    return EngineLoad(**{**data, **levels, **series})
 
 
 def _span(data: Mapping[str, Any]) -> Span:

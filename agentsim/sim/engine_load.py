@@ -50,5 +50,6 @@ def _engine_load(name: str, server: EngineServer, load: Load) -> EngineLoad:
         running=Level(mean.running, peak.running),
         waiting=Level(mean.waiting, peak.waiting),
         preemptions=load.preemptions,
-        kv_series=tuple((levels.live_bytes + levels.cached_bytes) / room for _, levels in load.series()),
+        live_series=tuple(levels.live_bytes / room for _, levels in load.series()),
+        used_series=tuple((levels.live_bytes + levels.cached_bytes) / room for _, levels in load.series()),
     )

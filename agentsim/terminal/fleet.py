@@ -51,7 +51,7 @@ def _answer(fleet: Fleet) -> Table:
     table.add_row(Text("Task completion time p50", style="bold"), Text.assemble((shown, "bold green"), rest))
     table.add_row(
         Text("Tasks an hour", style="bold"),
-        Text.assemble((f"{rounded_text(fleet.tasks_per_h)}", "bold green"), _good(fleet)),
+        Text.assemble((rounded_text(fleet.tasks_per_h), "bold green"), _good(fleet)),
     )
     return table
 
@@ -59,7 +59,8 @@ def _answer(fleet: Fleet) -> Table:
 def _good(fleet: Fleet) -> str:
     if fleet.quality is None or fleet.goodput_per_h is None:
         return ""
-    return f", {rounded_text(fleet.goodput_per_h)} of them good: {share_text(fleet.quality.share)} meet the objective"
+    met = share_text(fleet.quality.share)
+    return f", {rounded_text(fleet.goodput_per_h)} of them good: {met} meet the objective"
 
 
 def _facts(fleet: Fleet, width: int, workflow: str, written: Sequence[str]) -> list[tuple[str, str]]:
@@ -124,17 +125,13 @@ def _waiting(fleet: Fleet) -> str:
 
 
 def _kv(load: EngineLoad, width: int) -> str:
-    room = load.kv_capacity_bytes
-    used = load.kv_live_bytes.mean + load.kv_cached_bytes.mean
-    spark = sparkline(load.kv_series, _SPARK if width < 120 else 2 * _SPARK)
-    levels = f"{used / room:.0%} of {bytes_text(room)} on average, {load.kv_live_bytes.mean / room:.0%} live"
-    return joined(
-        [
-            spark,
-            levels,
-            f"{rounded_text(load.running.mean)} running, {rounded_text(load.waiting.mean)} waiting",
-        ]
-    )
+    """KV of calls that run, over time; what lies idle for a next call is told beside it."""
+    room, live, cached = load.kv_capacity_bytes, load.kv_live_bytes, load.kv_cached_bytes
+    spark = sparkline(load.live_series, _SPARK if width < 120 else 2 * _SPARK)
+    levels = f"live {live.mean / room:.0%} of {bytes_text(room)} on average, {live.max / room:.0%} at most"
+    idle = f"{cached.mean / room:.0%} idle for a next call"
+    busy = f"{rounded_text(load.running.mean)} calls running, {rounded_text(load.waiting.mean)} waiting"
+    return joined([spark, levels, idle, busy])
 
 
 def cost_text(fleet: Fleet) -> str:
