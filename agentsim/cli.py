@@ -23,7 +23,7 @@ from agentsim.terminal.console import drop_stdout, settle_streams, stop
 COMMANDS = {
     "run": "run",
     "compare": "run",
-    "capacity": "run",
+    "capacity": "fleet",
     "import": "logs",
     "observe": "logs",
     "bench": "hardware",

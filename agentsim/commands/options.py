@@ -33,3 +33,4 @@ Arrival = Annotated[
 Concurrency = Annotated[
     int | None, typer.Option(metavar="N", help="N at a time: an agent starts when one ends")
 ]
+Bounds = typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")

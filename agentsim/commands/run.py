@@ -9,6 +9,7 @@ import typer
 from agentsim.commands.options import (
     Agents,
     Arrival,
+    Bounds,
     Concurrency,
     Format,
     Output,
@@ -29,9 +30,7 @@ def run(
     agents: Agents = None,
     arrival: Arrival = None,
     concurrency: Concurrency = None,
-    slo: Annotated[
-        str | None, typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")
-    ] = None,
+    slo: Annotated[str | None, Bounds] = None,
     seed: Seed = 0,
     runs: Runs = 1,
     set_: Overrides = None,
@@ -79,33 +78,6 @@ def _run_fleet(
     show_result(
         format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
     )
-
-
-@app.command()
-def capacity(
-    workflow: WorkflowPath,
-    slo: Annotated[
-        str, typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")
-    ],
-    on: Annotated[str, typer.Option(help="a deployment of engines by name, or a path")] = "8xb200",
-    share: Annotated[float, typer.Option(help="share of the tasks that must meet it")] = 0.9,
-    arrival: Annotated[
-        str | None, typer.Option(metavar="HOW", help="find a rate instead: poisson or uniform")
-    ] = None,
-    seed: Seed = 0,
-    set_: Overrides = None,
-    format_: Output = Format.table,
-) -> None:
-    """Find the most agents at a time that a deployment carries while their tasks meet an objective.
-
-    agentsim capacity workflows/support-agent.yaml --on 8xb200 --slo task=3min,ttft=2s
-    """
-    from agentsim.terminal.capacity import capacity_screen
-    from agentsim.verbs_fleet import capacity_of
-
-    with progress("trying loads", None) as step:
-        found = capacity_of(workflow, on, slo, share, seed, arrival, set_ or [], step)
-    show_result(format_ is Format.json, found.to_json, lambda width: capacity_screen(found, width))
 
 
 @app.command()

@@ -28,7 +28,7 @@ LEAST_JUDGED = 40
 """Tasks that a point is judged on, at the least; more load is judged on more."""
 EXACT = 32
 """Up to here agents are counted one by one, beyond within `TOLERANCE`."""
-TOLERANCE = 0.03
+TOLERANCE = 0.05
 MOST = 16_384
 """Agents at once where the search gives up."""
 OPEN = ("poisson", "uniform")
@@ -240,10 +240,10 @@ class _Search:
         """Return what is run at a load, and how many tasks at each end of it are not judged."""
         if self.arrival is None:
             users = int(load)
-            agents = 2 * users + max(2 * users, LEAST_JUDGED)
+            agents = 2 * users + max(users, LEAST_JUDGED)
             return Traffic(agents, concurrency=users, ramp_s=self.alone.elapsed_s), users
         alive = ceil(load * self.alone.elapsed_s)
-        agents = 2 * alive + max(4 * alive, LEAST_JUDGED)
+        agents = 2 * alive + max(3 * alive, LEAST_JUDGED)
         return Traffic(agents, Arrival(self.arrival, load)), alive
 
     def _never(self, point: Point) -> str:

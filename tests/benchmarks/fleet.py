@@ -57,7 +57,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def ratios(found: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return the time per turn of the most agents over the fewest's, and of each router over one replica's."""
+    """Return the time per turn of the most agents over the fewest's, and of routers over one replica's."""
     speed = {name: row["turns_per_s"] for name, row in found.items()}
     routers = {f"{name}_over_tp4": speed["tp4"] / speed[name] for name in list(CASES)[1:4]}
     return {"time_per_turn_10000_over_100": speed["100"] / speed["10000"], **routers}
