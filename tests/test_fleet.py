@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from conftest import endpoint, plan_of, workflow
+from test_cli import ROOT, data, invoke
 
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError, InputError
@@ -430,3 +431,63 @@ def test_parts_of_a_queue_show_where_agents_wait_for_engines():
     crowd, few = (told(Traffic(n, concurrency=n), plan_on(SERVER)) for n in (300, 4))
     assert crowd.summary.parts_s[Part.QUEUE] >= few.summary.parts_s[Part.QUEUE]
     assert crowd.queue_share == crowd.summary.parts_s[Part.QUEUE] / crowd.summary.completion_s.avg
+
+
+# the command line
+
+
+SHORT = str(ROOT / "workflows" / "support-agent.yaml")
+FLEET = ("run", SHORT, "--on", SERVER, "--agents", "24", "--slo", "task=60s,ttft=2s,itl=50ms")
+FLEET_KEYS = {
+    "agents", "concurrency", "tasks_per_h", "tasks_per_h_per_chip", "tasks_per_h_per_user", "goodput_share",
+    "goodput_per_h", "cache_hit_rate", "queue_share", "preemptions", "engines", "rated_energy_j_per_task",
+    "queue_grows_without_bound",
+}  # fmt: skip
+
+
+def test_a_fleet_as_json_has_what_one_agent_has_and_the_fleet_beside_it():
+    one, fleet = data("run", SHORT, "--on", SERVER), data(*FLEET)
+    assert set(fleet) == set(one) | {"fleet"}
+    assert set(fleet["fleet"]) >= FLEET_KEYS
+    assert fleet["fleet"]["agents"] == fleet["fleet"]["tasks"] == 24
+
+
+@pytest.mark.parametrize("come", [("--concurrency", "6"), ("--arrival", "poisson:1/min"), ("--runs", "2")])
+@pytest.mark.parametrize("width", ["80", "160"])
+def test_the_screen_of_a_fleet_fits_and_answers_first(come, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    code, text, _ = invoke(*FLEET, *come)
+    lines = text.splitlines()
+    assert code == 0
+    assert max(map(len, lines)) <= int(width)
+    first = next(line for line in lines if line.startswith("  "))
+    assert "Task completion time p50" in first
+    assert "…" not in text
+
+
+def test_an_endpoint_carries_a_fleet_whose_chips_nobody_knows():
+    fleet = data("run", SHORT, "--on", "coding-tool", "--agents", "5")
+    assert fleet["fleet"]["chips"] is fleet["fleet"]["rated_energy_j_per_task"] is None
+    text = invoke("run", SHORT, "--on", "coding-tool", "--agents", "5")[1]
+    assert "chips unknown" in text
+    assert "unknown: no power is known" in text
+
+
+def test_capacity_prints_its_answer_first_and_every_point_that_it_tried():
+    arguments = ("capacity", SHORT, "--on", SERVER, "--slo", "task=28s")
+    found = data(*arguments)
+    loads = [point["load"] for point in found["points"]]
+    assert loads == sorted(loads)
+    assert found["agents"] in loads
+    text = invoke(*arguments)[1]
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"{found['agents']:.0f} agents at a time" in text.splitlines()[3]
+    assert sum("%" in line and "." in line for line in text.splitlines()) >= len(loads)
+
+
+def test_files_of_a_fleet_tell_of_every_agent(tmp_path):
+    folder = tmp_path / "out"
+    fleet = data("run", SHORT, "--on", SERVER, "--agents", "3", "--output-dir", str(folder))
+    assert json.loads((folder / "summary.json").read_text("utf-8")) == fleet
+    lanes = {line.split(",")[1].split(":")[0] for line in (folder / "turns.csv").read_text().splitlines()[1:]}
+    assert {"1", "2", "3"} <= {lane.strip('"') for lane in lanes}
