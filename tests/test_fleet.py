@@ -138,6 +138,28 @@ def test_more_users_never_complete_fewer_tasks_an_hour_below_saturation():
     assert rates[-1] > 10 * rates[0]
 
 
+class Limited:
+    """A cost model whose engine runs fewer sequences at once."""
+
+    def __init__(self, cost, sequences):
+        self._cost, self.max_sequences = cost, sequences
+
+    def __getattr__(self, name):
+        return getattr(self._cost, name)
+
+
+def test_the_batch_limit_that_is_best_for_tokens_is_not_the_best_for_tasks():
+    plan = plan_on()
+    narrow, wide = (
+        told(Traffic(96, concurrency=48), replace(plan, engines={"main": Limited(plan.engines["main"], n)}))
+        for n in (4, 48)
+    )
+    assert narrow.summary.itl_s.p50 < wide.summary.itl_s.p50
+    assert narrow.summary.completion_s.p50 > wide.summary.completion_s.p50
+    assert narrow.tasks_per_h < wide.tasks_per_h
+    assert narrow.queue_share > 0.2 > wide.queue_share
+
+
 def test_more_replicas_never_complete_fewer_tasks_an_hour():
     traffic = Traffic(160, concurrency=80)
     rates = [told(traffic, plan_on(SERVER, f"replicas={n}", "router=least_loaded")) for n in (1, 2, 4)]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agentsim.fleet.objective import Objective
 from agentsim.fleet.overload import Backlog, backlog_of
 from agentsim.fleet.traffic import HOUR_S, Traffic
-from agentsim.plan import Plan
+from agentsim.plan import Plan, Routing
 from agentsim.result import EngineLoad, Part, Result, Source, TaskOutcome, percentile
 from agentsim.sim.engine import simulate
 from agentsim.sim.recorder import Detail
@@ -61,6 +61,7 @@ class Fleet:
     tasks_per_h: float
     mean_alive: float
     peak_alive: int
+    routing: Routing
     chips: int | None
     quality: Quality | None
     cost_usd: float | None
@@ -144,6 +145,8 @@ class Fleet:
                 "tasks_per_h_per_chip": self.tasks_per_h_per_chip,
                 "tasks_per_h_per_user": self.tasks_per_h_per_user,
                 "agents_alive": {"mean": self.mean_alive, "max": self.peak_alive},
+                "replicas": self.routing.replicas,
+                "router": self.routing.policy if self.routing.replicas > 1 else None,
                 "chips": self.chips,
                 "objective": quality.objective.to_json() if quality else None,
                 "goodput_share": quality.share if quality else None,
@@ -205,6 +208,7 @@ def fleet_of(
         tasks_per_h=rate * HOUR_S,
         mean_alive=sum(to_s(t.end_ns - t.start_ns) for t in tasks) / elapsed if elapsed else 0.0,
         peak_alive=max(map(peak_alive, results)),
+        routing=plan.routing,
         chips=plant.chips if plant else None,
         quality=quality_of(results, objective) if objective else None,
         cost_usd=_cost_usd(plan, summary, rate),

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agentsim.fleet.capacity import Capacity, Point
 from agentsim.fleet.traffic import HOUR_S
-from agentsim.terminal.fleet import cost_text, energy_line
+from agentsim.terminal.fleet import cost_text, energy_line, replicas_text
 from agentsim.terminal.layout import grid, indented, joined, labelled, screen
 from agentsim.terminal.run import overrides_line, sources_line
 from agentsim.units import duration_text, rounded_text, share_text, time_unit
@@ -23,7 +23,13 @@ def capacity_screen(found: Capacity, width: int) -> RenderableType:
 
 def _heading(found: Capacity) -> Text:
     first = found.best.fleet.summary.first
-    facts = joined([f"{found.share:.0%} of the tasks must meet {found.objective.text}", f"seed {found.seed}"])
+    facts = joined(
+        [
+            f"{found.share:.0%} of the tasks must meet {found.objective.text}",
+            replicas_text(found.best.fleet),
+            f"seed {found.seed}",
+        ]
+    )
     return Text.assemble((found.workflow, "bold"), *overrides_line(first), "\n", (facts, "dim"))
 
 

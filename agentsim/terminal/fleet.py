@@ -37,8 +37,16 @@ def _heading(fleet: Fleet) -> RenderableType:
     first, runs = summary.first, summary.runs
     seeds = f"seeds {first.seed}-{first.seed + runs - 1}" if runs > 1 else f"seed {first.seed}"
     each = f"each {summary.model_calls:.0f} model calls, {count_text(summary.tokens.output)} tokens written"
-    facts = joined([fleet.traffic.text, each, seeds])
+    facts = joined([fleet.traffic.text, replicas_text(fleet), each, seeds])
     return Text.assemble((first.workflow, "bold"), *overrides_line(first), "\n", (facts, "dim"))
+
+
+def replicas_text(fleet: Fleet) -> str:
+    """Return how many copies share the calls, and how; nothing where there is one."""
+    routing = fleet.routing
+    if routing.replicas == 1:
+        return ""
+    return f"{routing.replicas:,} replicas, {routing.policy.replace('_', ' ')}"
 
 
 def _answer(fleet: Fleet) -> Table:
