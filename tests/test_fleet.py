@@ -160,6 +160,11 @@ def test_the_batch_limit_that_is_best_for_tokens_is_not_the_best_for_tasks():
     assert narrow.queue_share > 0.2 > wide.queue_share
 
 
+def test_users_that_begin_late_do_not_make_the_rate_look_lower():
+    together, ramped = (told(Traffic(160, concurrency=16, ramp_s=ramp)).tasks_per_h for ramp in (0.0, 25.0))
+    assert ramped == pytest.approx(together, rel=0.03)
+
+
 def test_more_replicas_never_complete_fewer_tasks_an_hour():
     traffic = Traffic(160, concurrency=80)
     rates = [told(traffic, plan_on(SERVER, f"replicas={n}", "router=least_loaded")) for n in (1, 2, 4)]
@@ -393,7 +398,7 @@ def test_a_looser_objective_carries_no_fewer_agents_and_so_do_more_replicas():
     tight, loose = (find_capacity(plan_on(), Objective(task_s=k * lone)).best.load for k in (1.4, 1.6))
     twice = find_capacity(plan_on(SERVER, "replicas=2"), Objective(task_s=1.4 * lone)).best.load
     assert tight <= loose
-    assert twice > 1.5 * tight
+    assert twice > 1.2 * tight
 
 
 def test_a_rate_that_is_carried_is_not_overload():

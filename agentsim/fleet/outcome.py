@@ -248,8 +248,9 @@ def _tasks_per_s(result: Result, traffic: Traffic, backlog: Backlog | None) -> f
     """
     count, users = len(result.tasks), traffic.concurrency
     if users is not None and count >= STEADY_WAVES * users:
+        late_s = traffic.ramp_s * (users - 1) / (2 * users)  # by how much a user begins late, on average
         starts = [task.start_ns for task in result.tasks]
-        ended, seconds = count - users, to_s(max(starts) - min(starts))
+        ended, seconds = count - users, max(to_s(max(starts) - min(starts)) - late_s, 0.0)
     elif backlog is not None and backlog.verdict != "untold":
         ends = sorted(to_s(task.end_ns) for task in result.tasks)
         edge = int(count * EDGE)
