@@ -23,9 +23,18 @@ RANKS = (
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
-    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
+    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures", "fleet"),
     ("sweep", "report"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_report", "verbs_sweep", "completion"),
+    (
+        "terminal",
+        "verbs",
+        "verbs_fleet",
+        "verbs_hardware",
+        "verbs_logs",
+        "verbs_report",
+        "verbs_sweep",
+        "completion",
+    ),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -37,6 +46,7 @@ WITHIN_A_RANK = {
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),
+    ("verbs_fleet", "verbs"),
 }
 THIRD_PARTY = {
     "simpy": ("sim/",),

@@ -321,6 +321,86 @@ COMMANDS = [
     bad_command("a seed that is not a number", "run w.yaml --seed x", "--seed", "integer"),
     bad_command("no runs", "run w.yaml --runs 0", "--runs", "greater than or equal to 1"),
     bad_command("10^9 runs", "run w.yaml --runs 1000000000", "--runs", "100000"),
+    bad_command("no agents", "run w.yaml --agents 0", "--agents 0: a fleet has 1 to 1,000,000 agents"),
+    bad_command("fewer agents than none", "run w.yaml --agents -3", "--agents -3: a fleet has 1 to"),
+    bad_command("10^9 agents", "run w.yaml --agents 1000000000", "1 to 1,000,000 agents"),
+    bad_command("an unknown kind of arrival", "run w.yaml --arrival poison:1/s", "mean 'poisson'"),
+    bad_command("arrivals without a rate", "run w.yaml --arrival poisson", "write it like poisson:0.5/s"),
+    bad_command("a rate without a unit", "run w.yaml --arrival poisson:2", "'2' has no unit", "'0.5/s'"),
+    bad_command("a rate of another unit", "run w.yaml --arrival poisson:2/day", "'/day'", "/s, /min, /h"),
+    bad_command("a rate of nothing", "run w.yaml --arrival uniform:0/s", "'0/s' is zero"),
+    bad_command("a negative rate", "run w.yaml --arrival uniform:-1/s", "'-1/s' is negative"),
+    bad_command("a rate without end", "run w.yaml --arrival uniform:1e999/s", "not a finite number"),
+    bad_command(
+        "a rate too rare for the clock",
+        "run w.yaml --agents 9 --arrival uniform:1e-12/s",
+        "9 agents would take over 277777 h",
+    ),
+    bad_command("a rate of all at once", "run w.yaml --arrival at-once:1/s", "'at-once' has no rate"),
+    bad_command("a trace that is not there", "run w.yaml --arrival trace:x.txt", "x.txt: no such file"),
+    bad_command("a trace of nothing", "run w.yaml --arrival trace:t.yaml", "t.yaml: no arrival", t="# x\n"),
+    bad_command(
+        "a trace without units",
+        "run w.yaml --arrival trace:t.yaml",
+        "t.yaml:2: '7' has no unit",
+        t="1 s\n7\n",
+    ),
+    bad_command(
+        "a trace out of order", "run w.yaml --arrival trace:t.yaml", "t.yaml:2: 1 s is before", t="2 s\n1 s\n"
+    ),
+    bad_command(
+        "more agents than a trace has",
+        "run w.yaml --agents 2 --arrival trace:t.yaml",
+        "--agents 2: the trace has the arrivals of 1",
+        t="1 s\n",
+    ),
+    bad_command(
+        "two ways to come", "run w.yaml --agents 4 --concurrency 2 --arrival at-once", "give one of them"
+    ),
+    bad_command("no user", "run w.yaml --agents 4 --concurrency 0", "--concurrency 0: at least 1"),
+    bad_command("more users than agents", "run w.yaml --agents 4 --concurrency 9", "at least as many agents"),
+    bad_command("an unknown part of an objective", "run w.yaml --slo tsk=1s", "'tsk'", "mean 'task'"),
+    bad_command("an objective without a bound", "run w.yaml --slo task", "write it like task=10min,ttft=2s"),
+    bad_command("an objective of no time", "run w.yaml --slo task=0s", "--slo task: '0s' is zero"),
+    bad_command("an objective without a unit", "run w.yaml --slo task=10", "--slo task: '10' has no unit"),
+    bad_command("a bound given twice", "run w.yaml --slo task=1s,task=2s", "'task' is given twice"),
+    bad_command("a capacity without an objective", "capacity w.yaml --on 8xb200", "--slo"),
+    bad_command(
+        "an objective that no load meets", "capacity w.yaml --on 8xb200 --slo task=1ms", "no load meets task"
+    ),
+    bad_command(
+        "the capacity of an endpoint",
+        "capacity w.yaml --on coding-tool --slo task=9s",
+        "coding-tool: its times do not change with load",
+    ),
+    bad_command(
+        "a share over all", "capacity w.yaml --on 8xb200 --slo task=9s --share 2", "--share 2: a share"
+    ),
+    bad_command(
+        "a capacity of arrivals at a rate",
+        "capacity w.yaml --on 8xb200 --slo task=9s --arrival poisson:1/s",
+        "--arrival poisson:1/s: capacity searches the rate",
+    ),
+    bad_command(
+        "a capacity of nothing to do",
+        "capacity n.yaml --on 8xb200 --slo task=9s",
+        "the task takes no time",
+        n="name: t\nsteps:\n  - user: {tokens: 5}\n",
+    ),
+    bad_command(
+        "no replica", "run w.yaml --on 8xb200 --set deployment.replicas=0", "0 is zero; it must be over 0"
+    ),
+    bad_command(
+        "10^9 replicas",
+        "run w.yaml --on 8xb200 --set deployment.replicas=1000000000",
+        "1,000,000,000 replicas; at most 10,000",
+    ),
+    bad_command(
+        "an unknown router",
+        "run w.yaml --on 8xb200 --set deployment.router=robin",
+        "router",
+        "'round_robin', 'least_loaded' or 'prefix_aware'",
+    ),
     bad_command("one deployment to compare", "compare w.yaml --on 8xb200", "--on at least twice"),
     bad_command("no deployment to compare", "compare w.yaml", "--on"),
     bad_command("an override without a value", "run w.yaml --set name", "--set name", "path=value"),

@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Capacity, Count, Line, Probability, Seconds, Strict, Tokens
+from agentsim.fields import (
+    BytesPerSecond,
+    Capacity,
+    Count,
+    Line,
+    PositiveCount,
+    Probability,
+    Seconds,
+    Strict,
+    Tokens,
+)
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
 
@@ -119,4 +129,11 @@ class Deployment(Strict):
     rules: Annotated[
         tuple[Rule, ...], Field(description="pattern routed: the first that holds is followed")
     ] = ()
+    replicas: Annotated[
+        PositiveCount, Field(description="copies of all the engines, each with links of its own")
+    ] = 1
+    router: Annotated[
+        Literal["round_robin", "least_loaded", "prefix_aware"],
+        Field(description="which replica a call goes to"),
+    ] = "prefix_aware"
     default: Annotated[str | None, Field(description="pattern routed: the engine of all other calls")] = None
