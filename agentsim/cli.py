@@ -32,6 +32,7 @@ COMMANDS = {
     "anchors": "hardware",
     "schedule": "hardware",
     "calibrate": "calibrate",
+    "validate-model": "validation",
     "validate": "catalog",
     "list": "catalog",
     "show": "catalog",

@@ -65,6 +65,7 @@ MAX_LINE = 200
 MAX_SECONDS = 1e9
 _LARGEST = {"time": MAX_SECONDS, "size": 1e18, "rate": 1e9}
 """About thirty years, an exabyte, one a nanosecond: what is larger is a slip of the pen."""
+MILLISECOND_S = _TIME["ms"]
 MICROSECOND_S = _TIME["us"]
 
 

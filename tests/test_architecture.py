@@ -23,7 +23,17 @@ RANKS = (
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
-    ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures", "fleet"),
+    (
+        "compare",
+        "exports",
+        "importers",
+        "calibrate",
+        "validation",
+        "bench",
+        "anchors",
+        "anchor_measures",
+        "fleet",
+    ),
     ("sweep", "report"),
     (
         "terminal",
@@ -47,6 +57,7 @@ WITHIN_A_RANK = {
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),
     ("verbs_fleet", "verbs"),
+    ("calibrate", "validation"),
 }
 THIRD_PARTY = {
     "simpy": ("sim/",),

@@ -85,6 +85,61 @@ def bad_command(says: str, command: str, *expected: str, **files: Setup) -> Case
     return Case(says, {"w.yaml": task(), **{f"{n}.yaml": t for n, t in files.items()}}, command, expected)
 
 
+RUNS_HEAD = "model,gpu,engine,isl,osl,batch_size,tp,moe_tp,moe_ep,attention_dp,concurrency,precision,"
+RUNS_HEAD += "ttft_ms,tpot_ms\n"
+RUN = "Llama-3.3-70B,h200_sxm,trtllm,1024,128,4,4,1,1,1,4,fp8,120,11\n"
+
+
+def bad_runs(says: str, text: Setup, *expected: str, options: str = "") -> Case:
+    """A CSV of measured runs that is refused."""
+    return Case(says, {"runs.csv": text}, f"validate-model runs.csv {options}".strip(), expected)
+
+
+MEASURED = [
+    bad_runs("measurements that are not there", lambda _: None, "runs.csv: no such file"),
+    bad_runs("an empty file of measurements", "", "runs.csv:1: no rows"),
+    bad_runs("a heading without measurements", RUNS_HEAD, "runs.csv:1: no rows"),
+    bad_runs("a folder of measurements", Path.mkdir, "runs.csv: not a file"),
+    bad_runs(
+        "measurements without a column",
+        RUNS_HEAD.replace("tpot_ms", "tpot_s") + RUN,
+        "runs.csv:1: no column 'tpot_ms'; did you mean 'tpot_s'?",
+        "needed: model, gpu",
+    ),
+    bad_runs(
+        "a column of measurements twice",
+        RUNS_HEAD.replace("osl", "isl") + RUN,
+        "runs.csv:1: ",
+        "'isl'",
+        "twice",
+    ),
+    bad_runs(
+        "text in a number",
+        RUNS_HEAD + RUN + RUN.replace("1024", "1k"),
+        "runs.csv:3: isl is '1k'",
+        "takes a number",
+    ),
+    bad_runs(
+        "half a token measured", RUNS_HEAD + RUN.replace("128", "1.5"), "runs.csv:2: osl", "a whole number"
+    ),
+    bad_runs(
+        "a negative time measured", RUNS_HEAD + RUN.replace("120", "-3"), "runs.csv:2: ttft_ms", "at least 0"
+    ),
+    bad_runs(
+        "an endless time measured", RUNS_HEAD + RUN.replace("120", "inf"), "runs.csv:2: ttft_ms", "at least 0"
+    ),
+    bad_runs("a row cut off", RUNS_HEAD + "Llama-3.3-70B,h200", "runs.csv:2: 2 cells", "14 columns"),
+    bad_runs("a quote that does not close", RUNS_HEAD + '"Llama,h200', "runs.csv:2: not a CSV row"),
+    bad_runs("measurements that are not text", RUNS_HEAD.encode() + b"\xff\xfe", "runs.csv:2: not text"),
+    bad_runs("measurements packed and cut off", b"\x1f\x8b\x08\x00", "runs.csv: the gzip file is cut off"),
+    bad_runs(
+        "a folder of profiles that is not there",
+        RUNS_HEAD + RUN,
+        "none: no such folder",
+        options="--profiles none",
+    ),
+    bad_runs("a negative seed of a holdout", RUNS_HEAD + RUN, "--holdout", options="--holdout -1"),
+]
 FILES = [
     bad("an unknown key at the top", "nmae: t\nsteps: []\n", "w.yaml:1: ", "'nmae'", "'name'?", "Allowed: "),
     bad(
@@ -757,7 +812,8 @@ def tree(folder: Path) -> list[tuple[Path, int]]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS)] + NOT_YET
+    "case",
+    [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS, *MEASURED)] + NOT_YET,
 )
 def test_one_line_says_what_is_wrong(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
