@@ -13,7 +13,7 @@ from agentsim.validation.rows import read_runs
 MEASURED = Path(__file__).parents[1].parent / "shared" / "validation"
 SERVING = MEASURED / "gpu_serving_measured.csv"
 SEPARATE = MEASURED / "gpu_disaggregated_measured.csv"
-STEPS = {SERVING: 40, SEPARATE: 8}
+STEPS = {SERVING: 40, SEPARATE: 20}
 """Every which row is taken: of separate workers few rows can be simulated."""
 
 pytestmark = [
