@@ -23,6 +23,9 @@ from agentsim.terminal.console import drop_stdout, settle_streams, stop
 COMMANDS = {
     "run": "run",
     "compare": "run",
+    "capacity": "fleet",
+    "sweep": "sweep",
+    "report": "report",
     "import": "logs",
     "observe": "logs",
     "bench": "hardware",

@@ -49,6 +49,12 @@ def sparse(path: Path) -> None:
         file.truncate(200_000_000)
 
 
+def large(path: Path) -> None:
+    """Make a file of 300 MB that takes no space."""
+    with open(path, "wb") as file:
+        file.truncate(300 * 2**20)
+
+
 def first_bytes_of_log(path: Path) -> None:
     """Write the beginning of a log."""
     path.write_bytes(Path(LOG).read_bytes()[:600])
@@ -370,6 +376,86 @@ COMMANDS = [
     bad_command("a seed that is not a number", "run w.yaml --seed x", "--seed", "integer"),
     bad_command("no runs", "run w.yaml --runs 0", "--runs", "greater than or equal to 1"),
     bad_command("10^9 runs", "run w.yaml --runs 1000000000", "--runs", "100000"),
+    bad_command("no agents", "run w.yaml --agents 0", "--agents 0: a fleet has 1 to 1,000,000 agents"),
+    bad_command("fewer agents than none", "run w.yaml --agents -3", "--agents -3: a fleet has 1 to"),
+    bad_command("10^9 agents", "run w.yaml --agents 1000000000", "1 to 1,000,000 agents"),
+    bad_command("an unknown kind of arrival", "run w.yaml --arrival poison:1/s", "mean 'poisson'"),
+    bad_command("arrivals without a rate", "run w.yaml --arrival poisson", "write it like poisson:0.5/s"),
+    bad_command("a rate without a unit", "run w.yaml --arrival poisson:2", "'2' has no unit", "'0.5/s'"),
+    bad_command("a rate of another unit", "run w.yaml --arrival poisson:2/day", "'/day'", "/s, /min, /h"),
+    bad_command("a rate of nothing", "run w.yaml --arrival uniform:0/s", "'0/s' is zero"),
+    bad_command("a negative rate", "run w.yaml --arrival uniform:-1/s", "'-1/s' is negative"),
+    bad_command("a rate without end", "run w.yaml --arrival uniform:1e999/s", "not a finite number"),
+    bad_command(
+        "a rate too rare for the clock",
+        "run w.yaml --agents 9 --arrival uniform:1e-12/s",
+        "9 agents would take over 277777 h",
+    ),
+    bad_command("a rate of all at once", "run w.yaml --arrival at-once:1/s", "'at-once' has no rate"),
+    bad_command("a trace that is not there", "run w.yaml --arrival trace:x.txt", "x.txt: no such file"),
+    bad_command("a trace of nothing", "run w.yaml --arrival trace:t.yaml", "t.yaml: no arrival", t="# x\n"),
+    bad_command(
+        "a trace without units",
+        "run w.yaml --arrival trace:t.yaml",
+        "t.yaml:2: '7' has no unit",
+        t="1 s\n7\n",
+    ),
+    bad_command(
+        "a trace out of order", "run w.yaml --arrival trace:t.yaml", "t.yaml:2: 1 s is before", t="2 s\n1 s\n"
+    ),
+    bad_command(
+        "more agents than a trace has",
+        "run w.yaml --agents 2 --arrival trace:t.yaml",
+        "--agents 2: the trace has the arrivals of 1",
+        t="1 s\n",
+    ),
+    bad_command(
+        "two ways to come", "run w.yaml --agents 4 --concurrency 2 --arrival at-once", "give one of them"
+    ),
+    bad_command("no user", "run w.yaml --agents 4 --concurrency 0", "--concurrency 0: at least 1"),
+    bad_command("more users than agents", "run w.yaml --agents 4 --concurrency 9", "at least as many agents"),
+    bad_command("an unknown part of an objective", "run w.yaml --slo tsk=1s", "'tsk'", "mean 'task'"),
+    bad_command("an objective without a bound", "run w.yaml --slo task", "write it like task=10min,ttft=2s"),
+    bad_command("an objective of no time", "run w.yaml --slo task=0s", "--slo task: '0s' is zero"),
+    bad_command("an objective without a unit", "run w.yaml --slo task=10", "--slo task: '10' has no unit"),
+    bad_command("a bound given twice", "run w.yaml --slo task=1s,task=2s", "'task' is given twice"),
+    bad_command("a capacity without an objective", "capacity w.yaml --on 8xb200", "--slo"),
+    bad_command(
+        "an objective that no load meets", "capacity w.yaml --on 8xb200 --slo task=1ms", "no load meets task"
+    ),
+    bad_command(
+        "the capacity of an endpoint",
+        "capacity w.yaml --on coding-tool --slo task=9s",
+        "coding-tool: its times do not change with load",
+    ),
+    bad_command(
+        "a share over all", "capacity w.yaml --on 8xb200 --slo task=9s --share 2", "--share 2: a share"
+    ),
+    bad_command(
+        "a capacity of arrivals at a rate",
+        "capacity w.yaml --on 8xb200 --slo task=9s --arrival poisson:1/s",
+        "--arrival poisson:1/s: capacity searches the rate",
+    ),
+    bad_command(
+        "a capacity of nothing to do",
+        "capacity n.yaml --on 8xb200 --slo task=9s",
+        "the task takes no time",
+        n="name: t\nsteps:\n  - user: {tokens: 5}\n",
+    ),
+    bad_command(
+        "no replica", "run w.yaml --on 8xb200 --set deployment.replicas=0", "0 is zero; it must be over 0"
+    ),
+    bad_command(
+        "10^9 replicas",
+        "run w.yaml --on 8xb200 --set deployment.replicas=1000000000",
+        "1,000,000,000 replicas; at most 10,000",
+    ),
+    bad_command(
+        "an unknown router",
+        "run w.yaml --on 8xb200 --set deployment.router=robin",
+        "router",
+        "'round_robin', 'least_loaded' or 'prefix_aware'",
+    ),
     bad_command("one deployment to compare", "compare w.yaml --on 8xb200", "--on at least twice"),
     bad_command("no deployment to compare", "compare w.yaml", "--on"),
     bad_command("an override without a value", "run w.yaml --set name", "--set name", "path=value"),
@@ -414,6 +500,40 @@ COMMANDS = [
         "run w.yaml --output-dir /proc/x",
         "/proc/x: cannot write there",
     ),
+    bad_command(
+        "an unknown export", "run w.yaml --export otle -o x", "unknown export 'otle'; did you mean 'otel'"
+    ),
+    bad_command(
+        "an export without a file", "run w.yaml --export otel", "--export otel: give -o FILE", "otel.json"
+    ),
+    bad_command(
+        "an export over somebody's file", "run w.yaml --export csv -o w.yaml", "w.yaml: exists and was not"
+    ),
+    bad_command(
+        "an export over a file of another kind",
+        "run w.yaml --export otel -o o.yaml",
+        "o.yaml: exists and was not",
+        o='{"resourceSpans":[{"resource":{"attributes":[]}}]}',
+    ),
+    bad_command(
+        "an export in no folder", "run w.yaml -o no/x.json", "no/x.json: cannot write there", "folder"
+    ),
+    bad_command("an export to a device", "run w.yaml -o /dev/zero", "/dev/zero: is no plain file"),
+    bad_command("a report of no JSON", "report w.yaml -o r.html", "w.yaml: not JSON"),
+    bad_command("a report of nothing", "report v.json -o r.html", "v.json: no such file"),
+    bad_command("a report of a device", "report /dev/zero -o r.html", "/dev/zero: not a plain file"),
+    bad_command("a report of an empty folder", "report . -o r.html", ".: holds no summary.json"),
+    bad_command("a report of too large a file", "report j.yaml -o r.html", "j.yaml: over 256 MiB", j=large),
+    bad_command(
+        "a report of other JSON", "report j.yaml -o r.html", "j.yaml: JSON, but not a result", j="{}"
+    ),
+    bad_command("a report without a name", "report j.yaml", "--output", j="[]"),
+    bad_command(
+        "a report over somebody's file", "report j.yaml -o w.yaml", "w.yaml: exists and was not", j="[]"
+    ),
+    bad_command(
+        "a report in no folder", "report j.yaml -o no/r.html", "no/r.html: cannot write there", j="[]"
+    ),
     bad_command("an unknown name to show", "show 8xb20", "unknown name '8xb20'; did you mean '8xb200'"),
     bad_command("an unknown kind to list", "list modls", "'modls'; did you mean 'models'"),
     bad_command("a starter over an existing file", "init w.yaml", "w.yaml: exists"),
@@ -448,6 +568,83 @@ COMMANDS = [
         "no endpoint could be fitted",
         "needed",
     ),
+]
+
+
+SWEPT = "workflow: w.yaml\ndeployment: 8xb200\n"
+TOOL = task(sections="tools: {test: {time: 5 s}}\n")
+
+
+def bad_sweep(says: str, text: str, *expected: str, options: str = "", **files: Setup) -> Case:
+    """A sweep that is refused before anything runs."""
+    given = {"w.yaml": TOOL, "s.yaml": text, **{f"{n}.csv": t for n, t in files.items()}}
+    return Case(says, given, f"sweep s.yaml {options}", expected)
+
+
+def bad_axis(says: str, values: str, *expected: str, path: str = "tools.test.time") -> Case:
+    """A sweep over one axis that is refused."""
+    return bad_sweep(says, f"{SWEPT}grid:\n  {path}: {values}\n", "s.yaml:4: ", *expected)
+
+
+GOOD = f"{SWEPT}grid: {{tools.test.time: [1 s, 2 s]}}\n"
+SWEEPS = [
+    bad_sweep("a sweep with an unknown key", f"{SWEPT}gird: {{a: [1]}}\n", "s.yaml:3: ", "mean 'grid'"),
+    bad_axis("an axis of an unknown tool", "[1 s]", "'tset'", "mean 'test'", path="tools.tset.time"),
+    bad_axis("an axis of an unknown field", "[1 s, 2 s]", "mean 'time'", path="tools.test.tiem"),
+    bad_axis("an axis without units", "[1, 2]", "w.yaml:2: ", "1 has no unit"),
+    bad_axis("an axis of an unknown engine field", "[1]", "'chips'", path="deployment.engines.main.chps"),
+    bad_axis("an axis of an unknown engine", "[1]", "'main'", path="deployment.engines.mian.chips"),
+    bad_axis("an axis that is no path", "[1]", "no path", path="'..'"),
+    bad_axis("a range with a misspelt key", "{from: 1 s, to: 5 s, step: 2}", "did you mean 'steps'"),
+    bad_axis("a range without steps", "{from: 1 s, to: 5 s}", "steps is missing"),
+    bad_axis("a range of two kinds", "{from: 1 s, to: 5 GB, steps: 3}", "'1 s' and '5 GB'"),
+    bad_axis("a range of an unknown scale", "{from: 1 s, to: 2 s, steps: 3, scale: lgo}", "mean 'log'"),
+    bad_axis("a range of half steps", "{from: 1 s, to: 2 s, steps: 2.5}", "2.5 is not a whole number"),
+    bad_axis("a log range from zero", "{from: 0 s, to: 2 s, steps: 2, scale: log}", "over 0"),
+    bad_axis("a distribution that is no list", "{uniform: [1 s, 2 s]}", "a list of values"),
+    bad_axis("an axis without values", "[]", "a list of values"),
+    bad_axis("an axis with a value twice", "[5 s, 5 s]", "'5 s' stands there twice"),
+    bad_sweep("a sweep without axes", SWEPT, "s.yaml:1: ", "needs an axis"),
+    bad_sweep("a sweep of nothing", "grid: {a: [1]}\n", "s.yaml:1: ", "'workflow' is missing"),
+    bad_sweep("a sweep that is a workflow", TOOL, "s.yaml:1: not a sweep"),
+    bad_sweep("a sweep on nothing", GOOD.replace("deployment: 8xb200\n", ""), "'deployment' is missing"),
+    bad_sweep("a sweep on what is unknown", GOOD.replace("8xb200", "8xb20"), "s.yaml:2: ", "mean '8xb200'"),
+    bad_sweep("a sweep on a chip", GOOD.replace("8xb200", "b200"), "s.yaml:2: ", "is not a deployment"),
+    bad_sweep(
+        "a sweep on itself", GOOD.replace("8xb200", "s.yaml"), "s.yaml:2: ", "a deployment has engines"
+    ),
+    bad_sweep("deployments named twice", "workflow: w.yaml\ndeployment: [lpx, lpx]\n", "twice"),
+    bad_sweep("deployments twice over", f"{SWEPT}grid: {{deployment: [lpx]}}\n", "s.yaml:2: ", "as an axis"),
+    bad_sweep("a sweep of a missing file", GOOD.replace("w.y", "v.y"), "s.yaml:1: ", "mean 'w.yaml'"),
+    bad_sweep(
+        "axes of two lengths that move together",
+        f"{SWEPT}list: {{tools.test.time: [1 s, 2 s], tools.test.result_tokens: [1, 2, 3]}}\n",
+        "tools.test.time 2, tools.test.result_tokens 3",
+    ),
+    bad_sweep(
+        "an axis in two places", GOOD + "list: {tools.test.time: [3 s]}\n", "under grid and under list"
+    ),
+    bad_sweep("no runs", GOOD + "runs: 0\n", "s.yaml:4: ", "over 0"),
+    bad_sweep("too many runs", GOOD + f"runs: {10**25}\n", "at most 100,000"),
+    bad_sweep(
+        "too many points",
+        f"{SWEPT}grid:\n  tools.test.time: {{from: 1 s, to: 5 s, steps: 5000}}\n"
+        "  tools.test.result_tokens: {from: 1, to: 50000, steps: 5000}\n",
+        "25,000,000 points",
+        "at most 1,000,000",
+    ),
+    bad_sweep(
+        "a fixed value at no place", GOOD + "set: {tools.tst.time: 4 s}\n", "s.yaml:4: ", "mean 'test'"
+    ),
+    bad_sweep("a value that is not a number", f"{SWEPT}grid: {{name: [.nan]}}\n", ".nan and .inf"),
+    bad_sweep("a metric that is none", GOOD + "metric: costs_usd\n", "s.yaml:4: ", "mean 'cost_usd'"),
+    bad_sweep("a metric that is none, asked for", GOOD, "mean 'cost_usd'", options="--metric costs_usd"),
+    bad_sweep("a table of no known kind", GOOD, "x.txt", ".csv or .parquet", options="-o x.txt"),
+    bad_sweep("a table over another file", GOOD, "mine.csv: exists", options="-o mine.csv", mine="hi\n"),
+    bad_sweep("a restart over another file", GOOD, "exists", options="-o mine.csv --restart", mine="hi\n"),
+    bad_sweep("a table in no folder", GOOD, "no/x.csv.journal: cannot write", options="-o no/x.csv"),
+    bad_sweep("a cluster and processes", GOOD, "--workers or --dask", options="--workers 2 --dask a:1"),
+    bad_sweep("a cluster at no address", GOOD, "tcp://host:8786", options="--dask here"),
 ]
 
 
@@ -615,7 +812,8 @@ def tree(folder: Path) -> list[tuple[Path, int]]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *MEASURED)] + NOT_YET
+    "case",
+    [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS, *MEASURED)] + NOT_YET,
 )
 def test_one_line_says_what_is_wrong(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

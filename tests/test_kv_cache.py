@@ -25,7 +25,7 @@ UNIT = Simple(base_s=1e-3, token_s=1e-5, batched_tokens=100_000, max_sequences=6
 
 
 def in_turn(cost, calls):
-    """Run calls (owner, prompt, claimed, output, *shared) one after another; return the server and requests."""
+    """Run calls (owner, prompt, claimed, output, *shared) in turn; return the server and requests."""
     env, made = Clock(), []
     server = EngineServer(env, cost)
 
@@ -42,7 +42,7 @@ def in_turn(cost, calls):
 
 
 def at_once(cost, calls, gap_ns=1):
-    """Run calls (owner, prompt, claimed, output) that arrive one after another; return server and requests."""
+    """Run calls (owner, prompt, claimed, output) that arrive together; return server and requests."""
     env, made = Clock(), []
     server = EngineServer(env, cost)
 
@@ -155,7 +155,7 @@ def test_an_engine_that_lets_kv_grow_puts_the_latest_call_back_when_it_is_full()
 
 
 def test_a_call_that_is_put_back_still_writes_all_its_tokens():
-    """Two calls, and each alone needs as many iterations: none of the work that was done is paid as progress."""
+    """Tokens that are out stay out; the steps of all rounds sum to those of a call alone."""
     cost = replace(UNIT, kv_capacity_bytes=320.0, token_s=0.0)
     _, (alone,) = at_once(cost, [("a", 100, 0, 100)])
     _, (_, second) = at_once(cost, [("a", 100, 0, 100), ("b", 100, 0, 100)])

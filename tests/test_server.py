@@ -19,6 +19,7 @@ from agentsim.sim.request import Prefix, Work
 from agentsim.sim.server import EngineServer
 
 TASK = workflow({"user": {"tokens": 1}})
+BY_THE_TOKEN = ServingRules()
 
 
 def gpu(name, **changes):
@@ -39,7 +40,7 @@ class Simple:
     kv_capacity_bytes: float = 1e9
     kv_knee_bytes: float = inf
     far_byte_s: float = 0.0
-    rules: ServingRules = ServingRules()
+    rules: ServingRules = BY_THE_TOKEN
     batched_tokens: int = 100
     max_sequences: int = 8
     tokens_per_step: float = 1.0

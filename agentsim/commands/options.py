@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,6 +16,20 @@ class Format(StrEnum):
     json = "json"
 
 
+def names_of(kind: str) -> Callable[[str], list[str]]:
+    """Return what completes a name while it is typed; nothing is read before a shell asks.
+
+    `kind` is one of `completion.NAMES`.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        from agentsim.completion import completed
+
+        return completed(kind, incomplete)
+
+    return complete
+
+
 WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]
 Seed = Annotated[int, typer.Option(help="seed of the first run; further runs count up from it")]
 Runs = Annotated[int, typer.Option(min=1, max=100_000, help="runs over consecutive seeds")]
@@ -23,3 +38,14 @@ Overrides = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),
 ]
 Output = Annotated[Format, typer.Option("--format", help="table for people, json for programs")]
+Agents = Annotated[int | None, typer.Option(help="agents on the same deployment; default: 1")]
+Arrival = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="when they come: at-once (default), poisson:0.5/s, uniform:2/s, trace:FILE"
+    ),
+]
+Concurrency = Annotated[
+    int | None, typer.Option(metavar="N", help="N at a time: an agent starts when one ends")
+]
+Bounds = typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")

@@ -13,7 +13,7 @@ from typing import Any
 from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
-from agentsim.result import Part, Turn
+from agentsim.result import RETRY_PAUSE, SLOT_WAIT, Part, Turn
 from agentsim.seeds import Stream, normal, stream
 from agentsim.sim.path import CriticalPath
 from agentsim.sim.request import Answer, Prefix, Work
@@ -243,7 +243,7 @@ class Agent:
             else:
                 with slots.request() as place:
                     yield place
-                    self._spend(Part.TOOL, f"{call.name} (waiting for a slot)", start)
+                    self._spend(Part.TOOL, call.name + SLOT_WAIT, start)
                     self.path.slot_wait_ns += self.env.now - start
                     self.session.bench.note_use(call.name)
                     start = self.env.now
@@ -252,7 +252,7 @@ class Agent:
             if index < len(attempts.pauses_ns):
                 start = self.env.now
                 yield self.env.timeout(attempts.pauses_ns[index])
-                self._spend(Part.TOOL, f"{call.name} (pause before a retry)", start)
+                self._spend(Part.TOOL, call.name + RETRY_PAUSE, start)
 
     def _files(self, access: graph.FileAccess) -> Steps:
         start = self.env.now

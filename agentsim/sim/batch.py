@@ -78,6 +78,7 @@ class DecodeBatch:
         self.context += request.context
         self.gains += request.gain
         segment = request.segment
+        assert segment is not None
         self.paid_blocks += segment.start + segment.blocks
         self.paid_windows += segment.windows
         if self._window < inf:
@@ -112,6 +113,7 @@ class DecodeBatch:
         self.context -= context
         self.gains -= request.gain
         segment = request.segment
+        assert segment is not None
         self.paid_blocks -= segment.start + segment.blocks
         self.paid_windows -= segment.windows
         if self._window < inf:
@@ -131,7 +133,7 @@ class DecodeBatch:
         return tokens / self._sizes.block_tokens + self.count, self.count * self._sizes.window_blocks
 
     def needs(self, iterations: int) -> tuple[int, int]:
-        """Return blocks, full and windowed, that all sequences need after so many iterations; O(sequences)."""
+        """Return blocks, full and windowed, that sequences need after so many iterations; O(sequences)."""
         size, wide = self._sizes.block_tokens, self._sizes.window_blocks
         then = self.iteration + iterations
         blocks = [-(-int(r.context + r.gain * (then - r.joined) + _SLACK) // size) for r in self.members]

@@ -31,6 +31,10 @@ class EnginePool:
         place = self._least()
         return self._noted(place, self._engines[place].submit_decode(work))
 
+    def cached_tokens(self, work: Work) -> int:
+        """Return how much of a call's prompt the engine that would take it now has in its memory."""
+        return self._engines[self._least()].cached_tokens(work)
+
     def _least(self) -> int:
         return self._calls.index(min(self._calls))
 

@@ -1,4 +1,4 @@
-"""The KV memory of one engine: what running calls hold, and what is kept of idle contexts for their next call.
+"""The KV memory of one engine: what running calls hold, and what is kept of idle contexts.
 
 Least recently used blocks go first, and of one context the tail before the head, as in vLLM's queue of free
 blocks (https://docs.vllm.ai/en/latest/design/prefix_caching/) and in the radix trees of SGLang and
@@ -24,10 +24,11 @@ from typing import NamedTuple
 from agentsim.backends.base import IterationCost, prefill_s
 from agentsim.sim.kv_sizes import BlockSizes, Segment
 from agentsim.sim.kv_tiers import TierStack
+from agentsim.sim.load import Load
 from agentsim.sim.request import Prefix, Request
 
 
-class Load(NamedTuple):
+class Fetch(NamedTuple):
     """Blocks of one segment that a lower tier has, and whether they are worth the way back."""
 
     segment: Segment
@@ -49,20 +50,19 @@ class Match(NamedTuple):
     hit: int
     leaf: Segment | None
     shared: tuple[str, int] | None
-    loads: tuple[Load, ...]
+    loads: tuple[Fetch, ...]
 
 
 class KvCache:
     """Counts blocks, live (held by calls that run) and idle; in full layers and in windowed ones."""
 
-    def __init__(self, cost: IterationCost) -> None:
-        self._cost = cost
+    def __init__(self, cost: IterationCost, load: Load) -> None:
+        self._cost, self.load = cost, load
         self.sizes = BlockSizes(cost)
         self.capacity_bytes = cost.kv_capacity_bytes * (1 + 1e-12)
         self.tiers = TierStack(cost.rules.tiers, self.sizes) if cost.rules.tiers else None
         self.live_blocks = self.live_windows = 0
         self.idle_blocks = self.idle_windows = 0
-        self.evicted_blocks = 0
         self._idle: OrderedDict[Segment, None] = OrderedDict()
         self._leaves: dict[str, Segment] = {}
         self._shared: dict[str, Segment] = {}
@@ -71,7 +71,7 @@ class KvCache:
 
     def look(self, request: Request) -> Match:
         """Return what the cache has for a call now; changes nothing."""
-        limit = (request.goal - 1) // self.sizes.block_tokens
+        limit = max(request.goal - 1, 0) // self.sizes.block_tokens
         prefix = request.prefix
         own = request.segment or self._leaves.get(prefix.owner)
         leaf = own or self._parent(prefix)
@@ -96,7 +96,7 @@ class KvCache:
         return Match(kept, present, kept, hit, None, None, loads)
 
     def _parent(self, prefix: Prefix) -> Segment | None:
-        """Return the context that a new agent inherits: its parent's, for the first call of one that claims any."""
+        """Return what a new agent inherits: its parent's context, for a first call that claims any."""
         if not prefix.tokens:
             return None
         return self._leaves.get(prefix.owner.rpartition("/")[0])
@@ -109,7 +109,7 @@ class KvCache:
         root = self._shared.get(prefix.shared_key)
         return (prefix.shared_key, blocks) if root is None or root.length == blocks else None
 
-    def _loads(self, leaf: Segment | None, present: Segment | None, claim: int) -> tuple[Load, ...]:
+    def _loads(self, leaf: Segment | None, present: Segment | None, claim: int) -> tuple[Fetch, ...]:
         """Return what lower tiers have behind the blocks that are present, as far as it pays to load it."""
         path, segment = [], leaf
         while segment is not None:
@@ -117,7 +117,8 @@ class KvCache:
             if segment is present:
                 break
             segment = segment.above
-        found, at = [], present.start + present.blocks if present is not None else 0
+        found: list[Fetch] = []
+        at = present.start + present.blocks if present is not None else 0
         for segment in reversed(path):
             if at != segment.start + segment.blocks:
                 break
@@ -127,7 +128,7 @@ class KvCache:
                     continue
                 if not self._pays(at, blocks, tier):
                     return tuple(found)
-                found.append(Load(segment, tier, blocks))
+                found.append(Fetch(segment, tier, blocks))
                 at += blocks
         return tuple(found)
 
@@ -195,7 +196,7 @@ class KvCache:
         return root
 
     def _take_over(self, leaf: Segment, blocks: int) -> Segment:
-        """Return a running segment with the first blocks of an idle one; the rest stays where it is, in line."""
+        """Return a running segment with the first blocks of an idle one; the rest stays in line."""
         self.idle_blocks -= blocks
         rest = leaf.blocks - blocks
         if rest or (leaf.lower is not None and any(leaf.lower)):
@@ -269,7 +270,7 @@ class KvCache:
             above = above.above
 
     def _unpin(self, segment: Segment, computed: int) -> None:
-        """Put a shared segment that nobody reads any more at the end of the line, as far as it was computed."""
+        """Put a shared segment that nobody reads any more in line, as far as it was computed."""
         self.live_blocks -= segment.blocks
         segment.blocks = min(segment.blocks, max(computed - segment.start, 0))
         if segment.blocks:
@@ -297,7 +298,7 @@ class KvCache:
         self.idle_windows += windows - segment.windows
         segment.windows = windows
         self.idle_blocks -= had - kept
-        self.evicted_blocks += had - kept
+        self.load.evicted_tokens += (had - kept) * sizes.block_tokens
         if not kept:
             del self._idle[segment]
         if self.tiers is not None:
@@ -315,7 +316,7 @@ class KvCache:
 
 
 def _present(leaf: Segment | None) -> tuple[Segment | None, int, bool]:
-    """Return the last segment of a context with blocks in memory, where they end, and whether none is missing."""
+    """Return the last segment of a context in memory, where it ends, and whether none is missing."""
     segment, intact = leaf, True
     while segment is not None and not segment.blocks:
         above = segment.above

@@ -44,7 +44,7 @@ class BlockSizes:
         """Return the blocks that windowed layers hold of a context of so many."""
         return min(blocks, self.window_blocks)
 
-    def bytes(self, blocks: int, windows: int) -> float:
+    def bytes(self, blocks: float, windows: float) -> float:
         """Return the bytes of blocks in full layers and in windowed ones."""
         return blocks * self.full_bytes + windows * self.window_bytes
 

@@ -121,6 +121,19 @@ class Request:
         "written",
     )
 
+    admitted: int
+    below_window: bool
+    blocks: int
+    claim: int
+    context: float
+    gain: float
+    goal: int
+    joined: int
+    order: int
+    prefix: Prefix
+    remaining: int
+    written: float
+
     def __init__(self, env: Clock, prompt: int, cached: int, output: int) -> None:
         self.prompt, self.cached, self.output = prompt, max(cached, 0), output
         self.done = Event(env)
@@ -133,19 +146,25 @@ class Request:
     @property
     def _waits_for_token(self) -> bool:
         """Whether the first token is written in the present round, or has yet to be."""
-        return self.past is None or not 0 < self.first_token_ns < self.started_ns
+        return not 0 < self.first_token_ns < self.started_ns
 
     @property
     def queue_ns(self) -> int:
+        if self.past is None:
+            return self.started_ns - self.submitted_ns - self.overhead_ns
         own = self.started_ns - self.round_ns if self._waits_for_token else 0
-        return self.lost_queue_ns + own - (0 if self.past else self.overhead_ns)
+        return self.lost_queue_ns + own
 
     @property
     def transfer_ns(self) -> int:
+        if self.past is None:
+            return self.loading_ns
         return self.lost_loading_ns + (self.loading_ns if self._waits_for_token else 0)
 
     @property
     def prefill_ns(self) -> int:
+        if self.past is None:
+            return self.first_token_ns - self.started_ns - self.loading_ns + self.overhead_ns
         return self.first_token_ns - self.submitted_ns - self.queue_ns - self.transfer_ns
 
     @property

@@ -9,8 +9,9 @@ sequence and give prompts what is left of the token budget, first come first ser
 while prompts wait. A call leaves the queue when an iteration has budget for it and its KV fits. TensorRT-LLM
 reserves all its output too (GUARANTEED_NO_EVICT); vLLM and SGLang let KV grow, and when blocks run out put
 the call admitted last back to the head of the queue: its blocks join the idle cache, what of them is evicted
-is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk, here
-they are taken at once; SGLang also keeps room for a share of the output of running calls, here it does not.
+is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk,
+here they are taken at once; SGLang also keeps room for a share of what running calls will write, here it
+does not.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class EngineServer:
         self._env = env
         self.cost = cost
         self.load = Load()
-        self.cache = KvCache(cost)
+        self.cache = KvCache(cost, self.load)
         self._rules = cost.rules
+        self._most = cost.max_sequences
         self._near_bytes = min(cost.kv_knee_bytes, cost.kv_capacity_bytes) * (1 + 1e-12)
+        self._knee_bytes = cost.kv_knee_bytes
         self._request_ns = to_ns(cost.request_s)
         self._window = cost.window_tokens or inf
         self._batch = DecodeBatch(self._window, self.cache.sizes)
@@ -95,7 +98,7 @@ class EngineServer:
         request.gain = min(max(gain, 1.0), float(cost.verified_tokens))
         request.prefix, request.claim, request.goal = work.prefix, claim, prompt
         request.written, request.segment, request.below_window = 0.0, None, False
-        request.remaining, request.order = prompt, -1
+        request.remaining, request.context, request.order = prompt, 0.0, -1
         final = sizes.blocks(prompt + output)
         request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
         if sizes.held(final, 0) > self.cache.capacity_bytes:
@@ -152,17 +155,21 @@ class EngineServer:
         running, cache = self._running, self.cache
         if not running:
             return True
-        if running >= self.cost.max_sequences:
+        if running >= self._most:
             return False
+        windows = cache.sizes.windows(request.blocks)
+        if self._growth.bytes_with(request.blocks, windows) <= self._near_bytes:
+            return True
         needs = cache.needs(request, cache.look(request))
         return self._growth.bytes_with(*needs) <= self._near_bytes
 
     def _admit(self) -> None:
         waiting = self._waiting
         while waiting and self._has_budget():
-            if self._running >= self.cost.max_sequences:
+            if self._running >= self._most:
                 return
-            self._growth.evict()
+            if not self._rules.reserve:
+                self._growth.evict()
             request = waiting[0]
             match = self.cache.look(request)
             if not self._fits(request, match):
@@ -258,7 +265,7 @@ class EngineServer:
 
     def _begin(self) -> None:
         """Start the next phase, or stand idle where there is nothing to work on."""
-        put_back = self._make_room()
+        put_back = not self._rules.reserve and self._make_room()
         if not put_back:
             self._admit()
         phase, batch = self._phase, self._batch
@@ -266,9 +273,10 @@ class EngineServer:
         phase.decodes = bool(batch.count) and not (self._rules.prefill_first and phase.chunks)
         if phase.decodes:
             iterations = min(iterations, batch.next_change())
-            if self.cost.kv_knee_bytes < inf:
+            if self._knee_bytes < inf:
                 iterations = min(iterations, self._until_knee())
-            iterations = self._growth.until_full(int(iterations))
+            if not self._rules.reserve:
+                iterations = self._growth.until_full(int(iterations))
         elif not phase.chunks:
             self._idle()
             return
@@ -280,16 +288,22 @@ class EngineServer:
         self._end_after(int(iterations))
 
     def _note(self) -> None:
-        cache, load = self.cache, self.load
-        live = min(cache.live_bytes + self._growth.grown_bytes(), cache.capacity_bytes)
-        idle = min(cache.idle_bytes, cache.capacity_bytes - live)
-        load.evicted_tokens = cache.evicted_blocks * cache.sizes.block_tokens
-        load.note(self._env.now, live, idle, self._running, len(self._waiting))
+        cache, batch = self.cache, self._batch
+        sizes, room = cache.sizes, cache.capacity_bytes
+        live = cache.live_blocks * sizes.full_bytes + cache.live_windows * sizes.window_bytes
+        idle = cache.idle_blocks * sizes.full_bytes + cache.idle_windows * sizes.window_bytes
+        if batch.count and not self._rules.reserve:
+            live += self._growth.grown_bytes()
+        if live + idle > room:  # what grew has pushed idle blocks out that are not counted yet
+            live = min(live, room)
+            idle = room - live
+        running = batch.count + len(self._prefilling) + self._loading
+        self.load.note(self._env.now, live, idle, running, len(self._waiting))
 
     def _until_knee(self) -> float:
         """Return how many iterations go by before the KV outgrows the near memory; they are at least 1."""
         batch, cost = self._batch, self.cost
-        left = cost.kv_knee_bytes - cost.kv_bytes(batch.context, batch.window_sum)
+        left = self._knee_bytes - cost.kv_bytes(batch.context, batch.window_sum)
         growth = cost.kv_bytes(batch.gains, batch.window_gains)
         return left // growth + 1 if left >= 0 and growth > 0 else inf
 

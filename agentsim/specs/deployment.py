@@ -29,7 +29,7 @@ class PrecisionChoice(Strict):
 
 
 class OffloadTier(Strict):
-    """Memory that KV is offloaded to: its size, and the rate at which it is loaded back, all chips together."""
+    """Memory that KV is offloaded to: its size, and its rate back, all chips together."""
 
     capacity: Datum[Capacity]
     bandwidth: Datum[BytesPerSecond]
@@ -140,4 +140,11 @@ class Deployment(Strict):
     rules: Annotated[
         tuple[Rule, ...], Field(description="pattern routed: the first that holds is followed")
     ] = ()
+    replicas: Annotated[
+        PositiveCount, Field(description="copies of all the engines, each with links of its own")
+    ] = 1
+    router: Annotated[
+        Literal["round_robin", "least_loaded", "prefix_aware"],
+        Field(description="which replica a call goes to"),
+    ] = "prefix_aware"
     default: Annotated[str | None, Field(description="pattern routed: the engine of all other calls")] = None
