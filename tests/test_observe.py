@@ -13,7 +13,7 @@ import pytest
 
 from agentsim import verbs_logs, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import ImportFormatError, InputError
+from agentsim.errors import ImportFormatError, InputError, OutputError
 from agentsim.importers._build import workflow_document
 from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._observe import observe
@@ -205,7 +205,7 @@ def test_an_edited_workflow_is_only_written_over_when_that_is_said(tmp_path):
     output.write_text(first.replace("tokens: 20", "tokens: 21", 1))
     edited = output.read_text()
     assert edited != first
-    with pytest.raises(InputError, match=r"s\.yaml: was edited since it was imported; --force"):
+    with pytest.raises(OutputError, match=r"s\.yaml: was edited since it was imported; --force"):
         import_session(log, str(output))
     assert output.read_text() == edited
     import_session(log, str(output), Reading(force=True))
