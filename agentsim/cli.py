@@ -24,6 +24,8 @@ COMMANDS = {
     "run": "run",
     "compare": "run",
     "capacity": "fleet",
+    "sweep": "sweep",
+    "report": "report",
     "import": "logs",
     "observe": "logs",
     "bench": "hardware",

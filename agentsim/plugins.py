@@ -12,7 +12,13 @@ from typing import Any
 
 from agentsim.errors import SpecError, unknown_name
 
-_WORDS = {"backends": "backend", "coexec": "pattern", "exports": "export", "importers": "log format"}
+_WORDS = {
+    "backends": "backend",
+    "coexec": "pattern",
+    "exports": "export",
+    "importers": "log format",
+    "executors": "executor",
+}
 _NOT_PLUGINS = {"__init__", "base"}
 
 

@@ -43,6 +43,8 @@ SHARES = (0.99, 0.95, 0.90, 0.75, 0.50)
 """The percentiles that tables print, in their order."""
 INFERENCE = (Part.QUEUE, Part.PREFILL, Part.DECODE, Part.KV_TRANSFER, Part.COMPACTION)
 """Parts that faster inference could shorten."""
+SLOT_WAIT, RETRY_PAUSE = " (waiting for a slot)", " (pause before a retry)"
+"""What follows a tool's name in the spans of a call in which the tool does not work."""
 
 
 @dataclass(frozen=True, slots=True)

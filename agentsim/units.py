@@ -62,8 +62,8 @@ _QUANTITY = re.compile(rf"^\s*({_NUMBER})\s*([^0-9\s].*?)?\s*$")
 _NS_PER_S = 1e9
 MAX_TOKENS = 10**9
 MAX_LINE = 200
-LONGEST_S = 1e9
-_LARGEST = {"time": LONGEST_S, "size": 1e18, "rate": 1e9}
+MAX_SECONDS = 1e9
+_LARGEST = {"time": MAX_SECONDS, "size": 1e18, "rate": 1e9}
 """About thirty years, an exabyte, one a nanosecond: what is larger is a slip of the pen."""
 MICROSECOND_S = _TIME["us"]
 
@@ -232,9 +232,9 @@ def rounded_text(number: float) -> str:
 
 def share_text(share: float) -> str:
     """Return a share in percent; none and all are said of nothing less."""
-    if 0 < share < 0.005:
+    if 0 < share < 0.01:
         return "under 1%"
-    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
+    return "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def bytes_text(size: float) -> str:
@@ -261,3 +261,69 @@ def si_text(value: float, dimension: str) -> str:
     fitting = [(u, f) for u, f in units.items() if f <= value and "b" not in u and "i" not in u]
     unit, factor = max(fitting, key=lambda item: item[1]) if fitting else next(iter(units.items()))
     return f"{value / factor:.4g} {unit}"
+
+
+_TOKENS = {"": 1.0, "k": 1e3, "M": 1e6}
+
+
+def amount(value: object) -> tuple[float, str] | None:
+    """Return a plain number, a count such as `14k` or a quantity in SI units, and its dimension.
+
+    The dimension of plain numbers and counts is empty; None is for what is no number at all.
+    """
+    found = _parted(value)
+    if found is None:
+        return None
+    number, unit = found
+    return next(((number * f[unit], name) for name, f in _scales().items() if unit in f), None)
+
+
+def between(first: object, last: object, steps: int, by_factors: bool) -> tuple[object, ...]:
+    """Return `steps` values from `first` to `last`, evenly or by equal factors, in the unit of `first`.
+
+    Whole ends give whole numbers. Raises `ValueError` where the ends are not two amounts of one kind, or
+    the steps are too fine for whole numbers.
+    """
+    ends = [(_parted(end), amount(end)) for end in (first, last)]
+    (parted, low), (_, high) = ends
+    if parted is None or low is None or high is None or low[1] != high[1]:
+        raise ValueError(f"{_shown(first)} and {_shown(last)} are not two amounts of one kind")
+    if steps < 2:
+        raise ValueError(f"{steps} steps; a range has its two ends at least")
+    if by_factors and not (low[0] > 0 and high[0] > 0):
+        raise ValueError(f"a log range from {_shown(first)} to {_shown(last)} needs both ends over 0")
+    unit, scale = parted[1], _scales()[low[1]][parted[1]]
+    numbers = [_between(low[0], high[0], step / (steps - 1), by_factors) / scale for step in range(steps)]
+    whole = not low[1] and not isinstance(first, float) and not isinstance(last, float)
+    for digits in (4, 9):
+        told = [f"{number:.{digits}g}" for number in numbers]
+        values: list[object] = [f"{text} {unit}" if low[1] else float(text) for text in told]
+        if whole:
+            values = [round(number * scale) for number in numbers]
+        if len(set(values)) == steps:
+            break
+    else:
+        raise ValueError(f"{steps} steps are too many from {_shown(first)} to {_shown(last)}{_finer(values)}")
+    return tuple(values)
+
+
+def _finer(values: list[object]) -> str:
+    return ": whole ends give whole numbers (write 0.0 for fractions)" if isinstance(values[0], int) else ""
+
+
+def _between(low: float, high: float, share: float, by_factors: bool) -> float:
+    return float(low * (high / low) ** share) if by_factors else low + (high - low) * share
+
+
+def _parted(value: object) -> tuple[float, str] | None:
+    """Return the number and the unit of what is written; no unit where it has none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (float(value), "") if math.isfinite(value) else None
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    if match is None or not math.isfinite(float(match[1].replace("_", ""))):
+        return None
+    return float(match[1].replace("_", "")), (match[2] or "").strip()
+
+
+def _scales() -> Mapping[str, Mapping[str, float]]:
+    return {**UNITS, "": _TOKENS}

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentsim import plugins, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import InputError, unknown_name
+from agentsim.errors import AgentsimError, InputError, unknown_name
 from agentsim.plan import Plan
+from agentsim.result import Result
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
 from agentsim.summary import Summary, SummaryBuilder
@@ -37,16 +38,23 @@ def run_task(
     overrides: Sequence[str] = (),
     output_dir: str | None = None,
     step: Step = lambda: None,
+    export: str = "result",
+    output: str | None = None,
 ) -> tuple[Summary, list[str]]:
-    """Run a workflow file on a deployment over the seeds; return the summary and the files written."""
+    """Run a workflow file on a deployment over the seeds; return the summary and the files written.
+
+    The first run is the one told in full: in `output`, in the format `export`, and in `output_dir`.
+    """
     plan = plans(workflow, [deployment], overrides)[0]
+    write_export = exporter(export, output)
     with outputs(output_dir) as write:
         builder = SummaryBuilder()
         for seed in seeds:
             builder.add(simulate(plan, seed))
             step()
         summary = builder.build()
-        written = write(output_files(summary)) if write is not None else []
+        written = write_export(summary.first)
+        written += write(output_files(summary)) if write is not None else []
     return summary, written
 
 
@@ -64,8 +72,30 @@ def output_files(summary: Summary) -> dict[str, Any]:
     files: dict[str, Any] = {"summary.json": [json.dumps(summary.to_json(), indent=2) + "\n"]}
     for name in plugins.names("exports"):
         export = plugins.load("exports", name)
-        files[export.file_name] = export.render(summary.first)
+        if export.in_folder:
+            files[export.file_name] = export.render(summary.first)
     return files
+
+
+def exporter(export: str, output: str | None) -> Callable[[Result], list[str]]:
+    """Return the function that writes a result to `output` in the format `export`, and nothing without one.
+
+    Raises at once for an unknown format, or where a file stands that is not the tool's own.
+    """
+    if output is None and export == "result":
+        return lambda _: []
+    from agentsim.exports.base import check_target, write_file
+
+    plugin = plugins.load("exports", export)
+    if output is None:
+        raise InputError(f"--export {export}: give -o FILE to write it to, such as {plugin.file_name}")
+    check_target(output, plugin.mark)
+
+    def write(result: Result) -> list[str]:
+        write_file(output, "".join(plugin.render(result)), plugin.mark)
+        return [output]
+
+    return write
 
 
 def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> list[Plan]:
@@ -97,6 +127,8 @@ def compare_deployments(
 
 def validate_file(path: str) -> str:
     """Check one file of any kind; return what it is. Every problem is an `AgentsimError`."""
+    from agentsim.sweep.load import is_sweep, sweep_of
+
     document = yaml_file.read(path, InputError)
     kind = catalog.kind_of_document(document)
     several = document.data.get("endpoints") if isinstance(document.data, dict) else None
@@ -104,6 +136,8 @@ def validate_file(path: str) -> str:
         for name in several:
             compile_plan(_probe(), f"{os.path.abspath(path)}#{name}")
         return f"{len(several)} valid endpoints"
+    if kind is None and is_sweep(document):
+        return f"a valid sweep of {sweep_of(document).space.size:,} points"
     if kind is None:
         return f"a valid workflow, '{check_document(document).name}'"
     if kind in ("deployments", "endpoints"):
@@ -111,6 +145,17 @@ def validate_file(path: str) -> str:
     else:
         catalog.from_document(catalog.schema_of(kind), document, path)
     return _VALID[kind]
+
+
+def validate_files(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Check several files, each for itself; return what each is, or its problem."""
+    found = []
+    for path in paths:
+        try:
+            found.append({"file": path, "valid": True, "is": validate_file(path)})
+        except AgentsimError as error:
+            found.append({"file": path, "valid": False, "problem": str(error)})
+    return found
 
 
 _VALID = {
@@ -148,6 +193,21 @@ def show_sheets(name: str) -> list[Sheet]:
 def _probe() -> Workflow:
     """The smallest task there is, to compile a deployment without one."""
     return Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
+
+
+SCHEMAS = ("workflow", "sweep")
+"""Kinds of files that people write most; the others are told by `show`."""
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of one of `SCHEMAS`."""
+    if kind not in SCHEMAS:
+        raise unknown_name("kind of file", kind, SCHEMAS)
+    if kind == "workflow":
+        return Workflow.model_json_schema()
+    from agentsim.sweep.schema import SweepFile
+
+    return SweepFile.model_json_schema()
 
 
 def write_starter(path: str) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim import yaml_file
-from agentsim.errors import ImportFormatError, InputError, WorkflowError
+from agentsim import plugins, yaml_file
+from agentsim.errors import ImportFormatError, InputError, OutputError, WorkflowError, suggestion
 from agentsim.importers._build import MARK, workflow_document
 from agentsim.importers._folder import Walk, count_files, sessions_below
-from agentsim.importers._observe import Totals
-from agentsim.importers._split import observed_split
+from agentsim.importers._observe import Observation, Totals, observe
 from agentsim.recorded import RecordedSession
 from agentsim.workflow.load import check_document
 
+LARGE_BYTES = 20 * 10**6
+_SEAL = "# Checksum of the other lines, to tell edits by: "
 STEPS_CHECKED = 5000
 """So many steps are checked at once: as data they take fifty times the room of their text."""
 
@@ -57,27 +59,62 @@ def total_of(path: str, sessions: Iterable[RecordedSession], walk: Walk) -> Obse
     return Observed(path, total, walk.passed_over, walk.written)
 
 
-def files_at(path: str) -> int:
-    """Return how many files a walk of `path` looks at, for a progress bar."""
-    return count_files(path)
+def steps_at(path: str) -> int:
+    """Return what a progress bar counts up to: the bytes of a large file, else the files at `path`."""
+    return size_of_large(path) or count_files(path)
+
+
+def size_of_large(path: str) -> int:
+    """Return the bytes of a file that takes more than a moment to read, 0 for any other and for folders."""
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
+    return size if size > LARGE_BYTES else 0
+
+
+def log_format_named(name: str) -> str:
+    """Return the importer that a log's format is called by, with hyphens or without."""
+    known = plugins.names("importers")
+    found = name.replace("-", "_")
+    if found not in known:
+        listed = f"Of the output: table, json. Of logs: {', '.join(known)}"
+        raise InputError(f"unknown format '{name}'{suggestion(name, known) or '.'} {listed}")
+    return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How logs are imported: as which format, with their text or without, over edited files or not."""
+
+    log_format: str | None = None
+    keep_text: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A recorded session, the split of its observed time, and the workflow file that was written."""
+    """A recorded session, what it tells of itself, and the workflow file that was written."""
 
     session: RecordedSession
-    split: Any
+    seen: Observation
     written: str | None
+    text_asked: bool = False
+
+    @property
+    def has_text(self) -> bool:
+        """Tell whether any of what was said came out of the log."""
+        calls = any(call.said or call.text for call in self.session.calls)
+        events = (event for lane in self.session.lanes for event in lane.events)
+        return calls or any(getattr(event, "text", "") for event in events)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `import --format json` prints; seconds and counts."""
-        calls = list(self.session.calls)
-        split = {name: getattr(self.split, name) for name in self.split.__slots__}
+        calls, split = list(self.session.calls), self.seen.split
         return {
             "session": self.session.name,
             "format": self.session.format,
-            "observed": split,
+            "observed": {name: getattr(split, name) for name in split.__slots__}
+            | {"compaction_s": self.seen.compaction_s},
+            "durations": dict(self.seen.durations),
+            "text": self.has_text,
             "model_calls": len(calls),
             "sub_agents": len(self.session.lanes) - 1,
             "tokens": {
@@ -90,33 +127,31 @@ class Imported:
         }
 
 
-def import_session(path: str, output: str | None, log_format: str | None = None) -> Imported:
+def import_session(path: str, output: str | None, how: Reading = Reading()) -> Imported:
     """Read the one session of a log; write it as a workflow where `output` says so."""
-    from agentsim.exports.base import refuse_foreign
-
     if output is not None:
-        refuse_foreign(output, MARK)
-    sessions = sessions_below(path, Walk(), log_format)
+        refuse_edited(output, how.force)
+    sessions = sessions_below(path, Walk(), how.log_format, keep_text=how.keep_text)
     session = next(sessions, None)
     if session is None:
         raise InputError(f"{path}: no session in it")
     if next(sessions, None) is not None:
         raise InputError(f"{path}: holds several sessions; give -o FOLDER/ to write one file for each")
     if output is not None:
-        _write(session, output, path)
-    return Imported(session, observed_split(session), output)
+        _write(session, output, path, how.force)
+    return Imported(session, observe(session), output, how.keep_text)
 
 
 def import_folder(
-    path: str, folder: str, walk: Walk, log_format: str | None = None, step: Step = lambda: None
+    path: str, folder: str, walk: Walk, how: Reading = Reading(), step: Step = lambda: None
 ) -> Iterator[RecordedSession]:
     """Write every session of a log or folder as a workflow of its own into `folder`, and yield it."""
     names: set[str] = set()
-    for session in sessions_below(path, walk, log_format, step):
+    for session in sessions_below(path, walk, how.log_format, step, how.keep_text):
         _make_folder(folder)
         output = os.path.join(folder, f"{_free_name(session.name, names)}.yaml")
         try:
-            _write(session, output, path)
+            _write(session, output, path, how.force)
         except InputError as bad:
             walk.pass_over(session.name, str(bad).split(": ", 1)[-1])
             continue
@@ -133,10 +168,10 @@ def _make_folder(folder: str) -> None:
         raise InputError(f"{folder}: {(bad.strerror or str(bad)).lower()}") from None
 
 
-def _write(session: RecordedSession, output: str, log: str) -> None:
-    from agentsim.exports.base import refuse_foreign, write_file
+def _write(session: RecordedSession, output: str, log: str, force: bool) -> None:
+    from agentsim.exports.base import write_file
 
-    text = workflow_document(session)
+    text = _sealed(workflow_document(session))
     size, most = len(text.encode()) / 2**20, yaml_file.MAX_BYTES / 2**20
     if size > most:
         raise InputError(
@@ -148,8 +183,31 @@ def _write(session: RecordedSession, output: str, log: str) -> None:
     except WorkflowError as bad:
         problem = str(bad).split(": ", 1)[-1]
         raise ImportFormatError(f"{log}:1: cannot be a workflow: {problem}") from None
-    refuse_foreign(output, MARK)
+    refuse_edited(output, force)
     write_file(output, text)
+
+
+def _sealed(text: str) -> str:
+    """Return a workflow with the checksum of all its other lines below the first, to tell edits by."""
+    first, _, rest = text.partition("\n")
+    return f"{first}\n{_SEAL}{_checksum(first, rest)}\n{rest}"
+
+
+def _checksum(first: str, rest: str) -> str:
+    return f"{zlib.crc32((first + rest).encode()):08x}"
+
+
+def refuse_edited(path: str, force: bool) -> None:
+    """Raise `OutputError` where a file is foreign, or was edited and `force` is not given."""
+    from agentsim.exports.base import refuse_foreign
+
+    refuse_foreign(path, MARK)
+    if force or not os.path.isfile(path) or not os.path.getsize(path):
+        return
+    first, _, below = yaml_file.read_text(path, InputError).partition("\n")
+    seal, _, rest = below.partition("\n")
+    if seal != _SEAL + _checksum(first, rest):
+        raise OutputError(f"{path}: was edited since it was imported; --force writes over it")
 
 
 def _parts_of(text: str) -> Iterator[str]:

@@ -19,12 +19,22 @@ TREES = {file: ast.parse(file.read_text("utf-8")) for file in FILES}
 RANKS = (
     ("units", "errors", "yaml_file", "plugins", "seeds", "fields"),
     ("workflow", "specs", "result", "recorded"),
-    ("invariants", "backends", "summary", "sheets"),
+    ("invariants", "backends", "summary", "sheets", "executors"),
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures", "fleet"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_fleet"),
+    ("sweep", "report"),
+    (
+        "terminal",
+        "verbs",
+        "verbs_logs",
+        "verbs_hardware",
+        "verbs_report",
+        "verbs_sweep",
+        "verbs_fleet",
+        "completion",
+    ),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -44,14 +54,24 @@ THIRD_PARTY = {
     "rich": ("terminal/",),
     "typer": ("cli.py", "commands/"),
     "numpy": ("calibrate/",),
-    "pydantic": ("fields.py", "yaml_file.py", "workflow/", "specs/", "terminal/catalog.py"),
+    "pydantic": (
+        "fields.py",
+        "yaml_file.py",
+        "workflow/",
+        "specs/",
+        "sweep/schema.py",
+        "terminal/catalog.py",
+        "report/",
+    ),
     "pydantic_core": ("fields.py", "workflow/", "specs/"),
+    "distributed": ("executors/dask.py",),
+    "pyarrow": ("sweep/table.py",),
 }
 MODULE_DENY = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
 SOCKETS = {"socket", "ssl", "http", "urllib", "asyncio", "requests", "httpx", "aiohttp", "socketserver"}
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLI, MEDIAN_FUNCTION = 400, 60, 300, 12
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-PLUGIN_FOLDERS = ("backends", "coexec", "exports", "importers")
+PLUGIN_FOLDERS = ("backends", "coexec", "executors", "exports", "importers")
 
 
 def part_of(dotted):

@@ -49,6 +49,12 @@ def sparse(path: Path) -> None:
         file.truncate(200_000_000)
 
 
+def large(path: Path) -> None:
+    """Make a file of 300 MB that takes no space."""
+    with open(path, "wb") as file:
+        file.truncate(300 * 2**20)
+
+
 def first_bytes_of_log(path: Path) -> None:
     """Write the beginning of a log."""
     path.write_bytes(Path(LOG).read_bytes()[:600])
@@ -439,6 +445,40 @@ COMMANDS = [
         "run w.yaml --output-dir /proc/x",
         "/proc/x: cannot write there",
     ),
+    bad_command(
+        "an unknown export", "run w.yaml --export otle -o x", "unknown export 'otle'; did you mean 'otel'"
+    ),
+    bad_command(
+        "an export without a file", "run w.yaml --export otel", "--export otel: give -o FILE", "otel.json"
+    ),
+    bad_command(
+        "an export over somebody's file", "run w.yaml --export csv -o w.yaml", "w.yaml: exists and was not"
+    ),
+    bad_command(
+        "an export over a file of another kind",
+        "run w.yaml --export otel -o o.yaml",
+        "o.yaml: exists and was not",
+        o='{"resourceSpans":[{"resource":{"attributes":[]}}]}',
+    ),
+    bad_command(
+        "an export in no folder", "run w.yaml -o no/x.json", "no/x.json: cannot write there", "folder"
+    ),
+    bad_command("an export to a device", "run w.yaml -o /dev/zero", "/dev/zero: is no plain file"),
+    bad_command("a report of no JSON", "report w.yaml -o r.html", "w.yaml: not JSON"),
+    bad_command("a report of nothing", "report v.json -o r.html", "v.json: no such file"),
+    bad_command("a report of a device", "report /dev/zero -o r.html", "/dev/zero: not a plain file"),
+    bad_command("a report of an empty folder", "report . -o r.html", ".: holds no summary.json"),
+    bad_command("a report of too large a file", "report j.yaml -o r.html", "j.yaml: over 256 MiB", j=large),
+    bad_command(
+        "a report of other JSON", "report j.yaml -o r.html", "j.yaml: JSON, but not a result", j="{}"
+    ),
+    bad_command("a report without a name", "report j.yaml", "--output", j="[]"),
+    bad_command(
+        "a report over somebody's file", "report j.yaml -o w.yaml", "w.yaml: exists and was not", j="[]"
+    ),
+    bad_command(
+        "a report in no folder", "report j.yaml -o no/r.html", "no/r.html: cannot write there", j="[]"
+    ),
     bad_command("an unknown name to show", "show 8xb20", "unknown name '8xb20'; did you mean '8xb200'"),
     bad_command("an unknown kind to list", "list modls", "'modls'; did you mean 'models'"),
     bad_command("a starter over an existing file", "init w.yaml", "w.yaml: exists"),
@@ -473,6 +513,83 @@ COMMANDS = [
         "no endpoint could be fitted",
         "needed",
     ),
+]
+
+
+SWEPT = "workflow: w.yaml\ndeployment: 8xb200\n"
+TOOL = task(sections="tools: {test: {time: 5 s}}\n")
+
+
+def bad_sweep(says: str, text: str, *expected: str, options: str = "", **files: Setup) -> Case:
+    """A sweep that is refused before anything runs."""
+    given = {"w.yaml": TOOL, "s.yaml": text, **{f"{n}.csv": t for n, t in files.items()}}
+    return Case(says, given, f"sweep s.yaml {options}", expected)
+
+
+def bad_axis(says: str, values: str, *expected: str, path: str = "tools.test.time") -> Case:
+    """A sweep over one axis that is refused."""
+    return bad_sweep(says, f"{SWEPT}grid:\n  {path}: {values}\n", "s.yaml:4: ", *expected)
+
+
+GOOD = f"{SWEPT}grid: {{tools.test.time: [1 s, 2 s]}}\n"
+SWEEPS = [
+    bad_sweep("a sweep with an unknown key", f"{SWEPT}gird: {{a: [1]}}\n", "s.yaml:3: ", "mean 'grid'"),
+    bad_axis("an axis of an unknown tool", "[1 s]", "'tset'", "mean 'test'", path="tools.tset.time"),
+    bad_axis("an axis of an unknown field", "[1 s, 2 s]", "mean 'time'", path="tools.test.tiem"),
+    bad_axis("an axis without units", "[1, 2]", "w.yaml:2: ", "1 has no unit"),
+    bad_axis("an axis of an unknown engine field", "[1]", "'chips'", path="deployment.engines.main.chps"),
+    bad_axis("an axis of an unknown engine", "[1]", "'main'", path="deployment.engines.mian.chips"),
+    bad_axis("an axis that is no path", "[1]", "no path", path="'..'"),
+    bad_axis("a range with a misspelt key", "{from: 1 s, to: 5 s, step: 2}", "did you mean 'steps'"),
+    bad_axis("a range without steps", "{from: 1 s, to: 5 s}", "steps is missing"),
+    bad_axis("a range of two kinds", "{from: 1 s, to: 5 GB, steps: 3}", "'1 s' and '5 GB'"),
+    bad_axis("a range of an unknown scale", "{from: 1 s, to: 2 s, steps: 3, scale: lgo}", "mean 'log'"),
+    bad_axis("a range of half steps", "{from: 1 s, to: 2 s, steps: 2.5}", "2.5 is not a whole number"),
+    bad_axis("a log range from zero", "{from: 0 s, to: 2 s, steps: 2, scale: log}", "over 0"),
+    bad_axis("a distribution that is no list", "{uniform: [1 s, 2 s]}", "a list of values"),
+    bad_axis("an axis without values", "[]", "a list of values"),
+    bad_axis("an axis with a value twice", "[5 s, 5 s]", "'5 s' stands there twice"),
+    bad_sweep("a sweep without axes", SWEPT, "s.yaml:1: ", "needs an axis"),
+    bad_sweep("a sweep of nothing", "grid: {a: [1]}\n", "s.yaml:1: ", "'workflow' is missing"),
+    bad_sweep("a sweep that is a workflow", TOOL, "s.yaml:1: not a sweep"),
+    bad_sweep("a sweep on nothing", GOOD.replace("deployment: 8xb200\n", ""), "'deployment' is missing"),
+    bad_sweep("a sweep on what is unknown", GOOD.replace("8xb200", "8xb20"), "s.yaml:2: ", "mean '8xb200'"),
+    bad_sweep("a sweep on a chip", GOOD.replace("8xb200", "b200"), "s.yaml:2: ", "is not a deployment"),
+    bad_sweep(
+        "a sweep on itself", GOOD.replace("8xb200", "s.yaml"), "s.yaml:2: ", "a deployment has engines"
+    ),
+    bad_sweep("deployments named twice", "workflow: w.yaml\ndeployment: [lpx, lpx]\n", "twice"),
+    bad_sweep("deployments twice over", f"{SWEPT}grid: {{deployment: [lpx]}}\n", "s.yaml:2: ", "as an axis"),
+    bad_sweep("a sweep of a missing file", GOOD.replace("w.y", "v.y"), "s.yaml:1: ", "mean 'w.yaml'"),
+    bad_sweep(
+        "axes of two lengths that move together",
+        f"{SWEPT}list: {{tools.test.time: [1 s, 2 s], tools.test.result_tokens: [1, 2, 3]}}\n",
+        "tools.test.time 2, tools.test.result_tokens 3",
+    ),
+    bad_sweep(
+        "an axis in two places", GOOD + "list: {tools.test.time: [3 s]}\n", "under grid and under list"
+    ),
+    bad_sweep("no runs", GOOD + "runs: 0\n", "s.yaml:4: ", "over 0"),
+    bad_sweep("too many runs", GOOD + f"runs: {10**25}\n", "at most 100,000"),
+    bad_sweep(
+        "too many points",
+        f"{SWEPT}grid:\n  tools.test.time: {{from: 1 s, to: 5 s, steps: 5000}}\n"
+        "  tools.test.result_tokens: {from: 1, to: 50000, steps: 5000}\n",
+        "25,000,000 points",
+        "at most 1,000,000",
+    ),
+    bad_sweep(
+        "a fixed value at no place", GOOD + "set: {tools.tst.time: 4 s}\n", "s.yaml:4: ", "mean 'test'"
+    ),
+    bad_sweep("a value that is not a number", f"{SWEPT}grid: {{name: [.nan]}}\n", ".nan and .inf"),
+    bad_sweep("a metric that is none", GOOD + "metric: costs_usd\n", "s.yaml:4: ", "mean 'cost_usd'"),
+    bad_sweep("a metric that is none, asked for", GOOD, "mean 'cost_usd'", options="--metric costs_usd"),
+    bad_sweep("a table of no known kind", GOOD, "x.txt", ".csv or .parquet", options="-o x.txt"),
+    bad_sweep("a table over another file", GOOD, "mine.csv: exists", options="-o mine.csv", mine="hi\n"),
+    bad_sweep("a restart over another file", GOOD, "exists", options="-o mine.csv --restart", mine="hi\n"),
+    bad_sweep("a table in no folder", GOOD, "no/x.csv.journal: cannot write", options="-o no/x.csv"),
+    bad_sweep("a cluster and processes", GOOD, "--workers or --dask", options="--workers 2 --dask a:1"),
+    bad_sweep("a cluster at no address", GOOD, "tcp://host:8786", options="--dask here"),
 ]
 
 
@@ -640,7 +757,7 @@ def tree(folder: Path) -> list[tuple[Path, int]]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS)] + NOT_YET
+    "case", [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS)] + NOT_YET
 )
 def test_one_line_says_what_is_wrong(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -338,7 +338,7 @@ def test_a_gzip_file_cut_off_is_one_line(tmp_path):
     )
     path = tmp_path / "log.jsonl.gz"
     path.write_bytes(gzip.compress(text.encode())[:-200])
-    with pytest.raises(ImportFormatError, match=r"gz:\d+: the gzip file is cut off"):
+    with pytest.raises(ImportFormatError, match=r"gz:\d+: the packed file is cut off"):
         list(open_sessions(str(path)))
 
 

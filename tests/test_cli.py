@@ -26,6 +26,7 @@ from agentsim.specs import catalog
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.yaml"))
+SWEEPS = sorted((ROOT / "workflows" / "sweeps").glob("*.yaml"))
 DEPLOYMENTS = catalog.names("deployments")
 ENDPOINTS = catalog.names("endpoints")
 SHORT = str(ROOT / "workflows" / "ci-fix.yaml")
@@ -140,18 +141,62 @@ def examples() -> list[str]:
     return [line for line in lines if line.startswith("agentsim ")]
 
 
+def what_examples_need(example: str, folder: Path) -> None:
+    """Put the files into a folder that an example names."""
+    (folder / "workflows").symlink_to(ROOT / "workflows")
+    (folder / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
+    sessions_file(folder / "sessions.jsonl.gz")
+    if example.startswith("agentsim report"):
+        (folder / "compare.json").write_text(json.dumps(comparison()), "utf-8")
+        written(folder / "results", workflow=SHORT)
+
+
+OPTIONS = {
+    line.strip(): {option for parameter in command.params for option in parameter.opts}
+    for command in commands()
+    for line in command.help.splitlines()
+}
+"""The options of the command that each example is of."""
+
+
 @pytest.mark.parametrize("example", examples())
 def test_the_example_in_a_commands_help_runs(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "workflows").symlink_to(ROOT / "workflows")
-    (tmp_path / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
-    sessions_file(tmp_path / "sessions.jsonl.gz")
-    command = example.partition(" > ")[0]
-    assert printed(*shlex.split(command)[1:])
+    what_examples_need(example, tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    command, _, into_file = example.partition(" > ")
+    screen = printed(*shlex.split(command)[1:])
+    assert screen
+    assert "\x1b" not in screen
+    one_a_file = command.startswith("agentsim validate")  # lines for other programs, as a compiler's
+    assert into_file or one_a_file or max(map(len, screen.splitlines())) <= 80
 
 
 def test_every_command_has_an_example():
     assert [c.name for c in commands() if "\n\nagentsim " not in c.help] == []
+
+
+def test_every_command_prints_json_where_asked():
+    """The schema is JSON always."""
+    without = [c.name for c in commands() if not any("--format" in p.opts for p in c.params)]
+    assert without == ["schema"]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_the_example_in_a_commands_help_prints_json_too(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    what_examples_need(example, tmp_path)
+    words = shlex.split(example.partition(" > ")[0])[1:]
+    fewer = [] if "--runs" not in OPTIONS[example] else ["--runs", "1"]
+    assert json.loads(printed(*words, *fewer, *([] if words == ["schema"] else ["--format", "json"])))
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_a_shipped_sweep_says_how_it_is_run_and_every_point_has_a_result(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"agentsim sweep workflows/sweeps/{path.name} -o {path.stem}.csv" in path.read_text("utf-8")
+    assert "a valid sweep" in printed("validate", str(path))
+    assert data("sweep", str(path))["statuses"].keys() == {"ok"}
 
 
 def test_a_run_prints_every_documented_key():
@@ -285,8 +330,8 @@ def test_a_calibration_writes_a_profile_that_serves_and_can_be_checked(
     assert "valid endpoint" in printed("validate", profile)
 
 
-def written(folder: Path, *arguments: str) -> Any:
-    return data("run", SUB_AGENTS, "--on", "8xb200", "--output-dir", str(folder), *arguments)
+def written(folder: Path, *arguments: str, workflow: str = SUB_AGENTS) -> Any:
+    return data("run", workflow, "--on", "8xb200", "--output-dir", str(folder), *arguments)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -294,10 +339,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_output_folder_holds_four_files_and_nothing_else(tmp_path):
+def test_the_output_folder_holds_five_files_and_nothing_else(tmp_path):
     summary = written(tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"summary.json", "turns.csv", "spans.csv", "trace.json"}
+    assert names == {"summary.json", "result.json", "turns.csv", "spans.csv", "trace.json"}
     assert json.loads((tmp_path / "out" / "summary.json").read_text("utf-8")) == summary
 
 
@@ -306,7 +351,9 @@ def test_the_tables_have_a_row_for_each_turn_and_each_span(tmp_path):
     turns, spans = rows_of(tmp_path / "turns.csv"), rows_of(tmp_path / "spans.csv")
     events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     assert len(turns) == summary["model_calls"]
-    assert len(spans) == sum(event["ph"] == "X" for event in events) > len(turns)
+    kinds = [event["args"].get("kind") for event in events if event["ph"] == "X"]
+    assert kinds.count("model") == len(turns)
+    assert kinds.count(None) + sum(kind not in (None, "model") for kind in kinds) >= len(spans) > len(turns)
     critical = sum(float(s["end_s"]) - float(s["start_s"]) for s in spans if s["critical"] == "1")
     total = summary["task_completion_s"]["avg"] + summary["human_wait_s"]
     assert critical == pytest.approx(total, rel=1e-6)
@@ -420,7 +467,18 @@ def test_help_names_every_command_and_loads_none_of_the_libraries():
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("run", "compare", "validate", "import", "calibrate", "list", "show", "schema", "init"):
+    for word in (
+        "run",
+        "compare",
+        "report",
+        "validate",
+        "import",
+        "calibrate",
+        "list",
+        "show",
+        "schema",
+        "init",
+    ):
         assert re.search(rf"^\s+{word}\s", done.stdout, re.MULTILINE), word
 
 

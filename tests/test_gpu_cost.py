@@ -386,7 +386,7 @@ def figures(plan):
                 cost.window_tokens,
                 cost.tokens_per_step,
             ]
-            found += [cost.batched_tokens, cost.max_sequences, cost.request_s]
+            found += [cost.batched_tokens, cost.max_sequences, cost.request_s, cost.rules]
         else:
             assert isinstance(cost, ServiceCost)
             found += [cost.call(1000, 0, 0), cost.call(0, 1000, 0), cost.cache_lifetime_s]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from importer_checks import DATA
@@ -85,12 +87,29 @@ def test_27_two_runs_of_one_benchmark_task_are_two_sessions(tmp_path: Path) -> N
     assert passed_over == {}
 
 
-def test_packed_with_zstd_is_said(tmp_path: Path) -> None:
-    """Newer rollouts are `.jsonl.zst`, which nothing here unpacks."""
+def test_packed_with_zstd_is_said_where_nothing_unpacks_it(tmp_path: Path) -> None:
+    """Newer rollouts are `.jsonl.zst`; what reads them is in Python 3.14, and a package before."""
     file = tmp_path / "rollout.jsonl.zst"
     file.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(40))
-    with pytest.raises(ImportFormatError, match=r"rollout\.jsonl\.zst:1: packed with zstd"):
+    with (
+        patch.dict(sys.modules, {"zstandard": None, "compression.zstd": None}),
+        pytest.raises(ImportFormatError, match=r"rollout\.jsonl\.zst:1: packed with zstd; 'pip install"),
+    ):
         open_sessions(str(file))
+
+
+def test_a_rollout_packed_with_zstd_is_read_and_counts_once(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    plain = DATA / "codex_plain.jsonl"
+    packed = zstandard.ZstdCompressor().compress(plain.read_bytes())
+    (tmp_path / "codex_plain.jsonl.zst").write_bytes(packed)
+    [[alone], _] = observed(tmp_path)
+    (tmp_path / "codex_plain.jsonl").write_bytes(plain.read_bytes())
+    [[seen], passed_over] = observed(tmp_path)
+    assert seen == alone
+    assert list(passed_over) == ["a session that another file holds, too"]
+    (tmp_path / "codex_plain.jsonl.zst").write_bytes(packed[: len(packed) // 2] + b"x" * 20)
+    assert len(observed(tmp_path)[0]) == 1
 
 
 def test_44_sub_agents_have_their_share_of_the_input_and_a_cache_of_their_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -134,9 +135,9 @@ def test_blocks_not_met_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_serving, "GENERATION", 10)
     seen = SeenBlocks()
     for first in range(0, 100, 5):
-        assert seen.leading(["kept", *map(str, range(first, first + 5))]) == int(first > 0)
+        assert seen.leading(", ".join(["kept", *map(str, range(first, first + 5))])) == int(first > 0)
         assert len(seen.young) + len(seen.old) < 40
-    assert seen.leading(["0"]) == 0
+    assert seen.leading("0") == 0
 
 
 def test_rows_without_sessions_are_read_one_by_one(tmp_path: Path) -> None:
@@ -189,3 +190,41 @@ def test_damaged_files_are_read_or_refused(
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
     check_damaged(PLUGIN, file, damaged_or_wrong(data, path.read_bytes()))
+
+
+def _blocks_seen(rows: list[list[int]], most: int) -> list[int]:
+    """Return the leading blocks seen before of each row, in the plainest way: two sets, block by block."""
+    young: set[int] = set()
+    old: set[int] = set()
+    found = []
+    for row in rows:
+        found.append(next((i for i, block in enumerate(row) if block not in young | old), len(row)))
+        young |= set(row) if old else set(row[found[-1] :])
+        if len(young) > most:
+            old, young = young, set()
+    return found
+
+
+@pytest.mark.parametrize("most", [60, 10**6])
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["spaced", "compact"])
+@pytest.mark.parametrize("lengths", [(1, 30), (100, 600)], ids=["short", "long"])
+def test_what_is_cached_is_what_looking_at_every_block_gives(
+    lengths: tuple[int, int],
+    separators: tuple[str, str],
+    most: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_serving, "GENERATION", most)
+    monkeypatch.setattr(_serving, "KEPT_CHARS", 40_000)
+    draw = Random(1)
+    rows = [[draw.randrange(9), *range(10, 10 + draw.randint(*lengths))] for _ in range(20)]
+    for _ in range(180):
+        before = draw.choice(rows)[: draw.randint(1, lengths[1])]
+        rows.append([*before, *(draw.randrange(10**6) for _ in range(draw.randint(0, 9)))])
+    log = tmp_path / "trace.jsonl"
+    row = {"timestamp": 5, "input_length": 0, "output_length": 7, "hash_ids": []}
+    made = [row | {"input_length": 512 * len(blocks), "hash_ids": blocks} for blocks in rows]
+    log.write_text("".join(json.dumps(one, separators=separators) + "\n" for one in made))
+    cached = [next(session.calls).cached_tokens for session in PLUGIN.sessions(str(log))]
+    assert cached == [512 * count for count in _blocks_seen(rows, most)]

@@ -93,7 +93,7 @@ ODD: dict[str, tuple[Change, dict[str, int], float]] = {
     "39-absurd-tool-time": (_step(1, execution_time=1e12), {"tool of absurd time": 1}, 0.75),
     "45-tool-time-always-minus-one": (_step(1, execution_time=-1), {"tool of negative time": 1}, 0.75),
     "39-zero-tool-time": (_step(1, execution_time=0), {SCALED: 3}, 0.75),
-    "32-tool-time-as-text": (_step(1, execution_time="1.25"), {SCALED: 3}, 0.75),
+    "32-tool-time-as-text": (_step(1, execution_time="1.25"), {SCALED: 3}, 2.0),
     "33-line-separators": (_step(1, action="cat\u2028x", observation="a\x85b"), {SCALED: 3}, 2.0),
     "23-image": (_step(1, query=[{"content": "data:image/png;base64," + "A" * 9999}]), {SCALED: 3}, 2.0),
     "unknown-keys": (_step(1, extra_info={"x": [1]}), {SCALED: 3}, 2.0),

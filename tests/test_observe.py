@@ -103,6 +103,13 @@ def test_sub_agents_side_by_side_replay_side_by_side():
     assert result.task.completion_ns == 15_000_000_000
 
 
+def test_a_sub_agent_that_starts_during_a_call_runs_beside_it():
+    lanes = [RecordedLane("a", "main", (call(4, 7), tool(11, 2)))]
+    result = replay(session(call(0, 2), tool(2, 1), call(3, 19), call(22, 1), lanes=lanes))
+    assert result.task.completion_ns == 23_000_000_000
+    assert sorted(turn.start_ns / 1e9 for turn in result.turns) == [0, 3, 4, 22]
+
+
 @pytest.mark.skipif(not WEKA, reason="the shared logs are not here")
 @pytest.mark.parametrize("path", WEKA, ids=lambda path: path.stem)
 def test_a_real_session_replays_in_its_busy_time(path):
@@ -188,13 +195,12 @@ def test_a_long_workflow_is_checked_in_parts_and_written_whole(name, tmp_path, m
     check_document(yaml_file.read(output))
 
 
-def test_what_cannot_be_a_workflow_is_an_error_that_names_the_log(tmp_path):
-    data = json.loads((DATA / "weka_plain.json").read_text())
-    data["requests"][0]["api_time"] = data["requests"][1]["t"] = 5e9
-    log = tmp_path / "long.json"
-    log.write_text(json.dumps({**data, "requests": data["requests"][:2]}))
-    with pytest.raises(ImportFormatError, match=r"long\.json:1: cannot be a workflow: steps\[1\]\.generate"):
-        import_session(str(log), str(tmp_path / "s.yaml"))
+def test_what_cannot_be_a_workflow_is_an_error_that_names_the_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(verbs_logs, "workflow_document", lambda _: "name: x\nsteps: [{user: {tokens: -1}}]\n")
+    with pytest.raises(
+        ImportFormatError, match=r"weka_plain\.json:1: cannot be a workflow: steps\[0\]\.user"
+    ):
+        import_session(str(DATA / "weka_plain.json"), str(tmp_path / "s.yaml"))
 
 
 def test_a_workflow_too_long_to_be_read_again_is_not_written(tmp_path, monkeypatch):
@@ -276,14 +282,13 @@ def test_sub_agents_files_are_read_with_their_session():
 
 @pytest.mark.skipif(not LOGS.exists(), reason="the shared logs are not here")
 def test_every_log_of_every_format_replays_in_its_busy_time():
-    """Within half a percent and a tenth of a second; sessions without readable times are left out."""
+    """Within half a percent; a serving trace, of thousands of sessions of one call, is left out."""
     off = []
     for recorded in sessions_below(str(LOGS), Walk()):
         seen = observe(recorded)
-        untimed = seen.durations["absent"] or "time not readable" in recorded.odd
-        if untimed or recorded.format in ("mooncake", "swe_agent") or not seen.model_calls:
+        if recorded.format == "mooncake" or not seen.model_calls:
             continue
         took = replay(recorded).task.completion_ns / 1e9
-        if took != pytest.approx(seen.task_s, rel=0.005, abs=0.1):
+        if took != pytest.approx(seen.task_s, rel=0.005):
             off.append((recorded.format, recorded.name, took, seen.task_s))
     assert off == []

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from slow_stepper import Call, SlowEngine
 
-from agentsim.backends.base import Batch, IterationCost
+from agentsim.backends.base import Batch, IterationCost, ServingRules, Tier
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
@@ -19,6 +19,7 @@ from agentsim.sim.request import Prefix, Work
 from agentsim.sim.server import EngineServer
 
 TASK = workflow({"user": {"tokens": 1}})
+BY_THE_TOKEN = ServingRules()
 
 
 def gpu(name, **changes):
@@ -39,6 +40,7 @@ class Simple:
     kv_capacity_bytes: float = 1e9
     kv_knee_bytes: float = inf
     far_byte_s: float = 0.0
+    rules: ServingRules = BY_THE_TOKEN
     batched_tokens: int = 100
     max_sequences: int = 8
     tokens_per_step: float = 1.0
@@ -249,3 +251,168 @@ def test_no_more_sequences_run_than_the_engine_takes(drawn, limit):
 def test_every_made_up_cost_meets_the_contract():
     assert all(isinstance(cost, IterationCost) for cost in COSTS.values())
     assert all(cost.iteration_s(Batch(1, 1.0, 1.0)) > 0 for cost in COSTS.values())
+
+
+# the KV cache under traffic: sessions that come back, share, fork, are evicted and put back
+
+UNIT = (0.731e-3, 0.11e-3, 1.7e-8, 3.1e-6, 1.3e-9)
+GROW, RESERVE = ServingRules(16, False, False), ServingRules(16, False, True)
+FIRST = ServingRules(16, True, False)
+HOST = Tier("host", 700.0, 4e5)
+SSD = Tier("ssd", 900.0, 1.5e5)
+PRESSED = {
+    "roomy": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1e6),
+    "reserve": Simple(*UNIT, rules=RESERVE, kv_capacity_bytes=1000.0),
+    "grow": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1000.0),
+    "grow by the token": Simple(*UNIT, rules=ServingRules(1, False, False), kv_capacity_bytes=1000.0),
+    "prefill first": Simple(*UNIT, rules=FIRST, kv_capacity_bytes=1000.0, batched_tokens=64),
+    "few sequences": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1000.0, max_sequences=2),
+    "windowed": Simple(*UNIT, rules=GROW, window_tokens=64, kv_capacity_bytes=1500.0),
+    "windowed, reserve": Simple(*UNIT, rules=RESERVE, window_tokens=64, kv_capacity_bytes=1500.0),
+    "speculative": Simple(
+        *UNIT, rules=GROW, tokens_per_step=2.7, verified_tokens=4, kv_capacity_bytes=1000.0
+    ),
+    "speculative, prefill first": Simple(
+        *UNIT, 64, rules=FIRST, tokens_per_step=2.7, verified_tokens=4, kv_capacity_bytes=1500.0
+    ),
+    "slow to accept": Simple(*UNIT, rules=GROW, kv_capacity_bytes=1000.0, request_s=17e-3),
+    "host": Simple(*UNIT, rules=GROW._replace(tiers=(HOST,)), kv_capacity_bytes=1000.0),
+    "host and ssd": Simple(*UNIT, rules=GROW._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1000.0),
+    "host, windowed": Simple(*UNIT, 64, rules=RESERVE._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1500.0),
+    "slow host": Simple(
+        *UNIT, rules=GROW._replace(tiers=(HOST._replace(bytes_per_s=3e4),)), kv_capacity_bytes=1000.0
+    ),
+}
+TURN = st.tuples(
+    st.integers(1, 60_000_000),  # ns since the turn before
+    st.integers(1, 150),  # new tokens
+    st.integers(0, 60),  # output
+    st.sampled_from(["whole", "whole", "thinking", "summary"]),  # what of it stays in the context
+    st.sampled_from([1.0, 0.6, 1.3]),  # pace
+)
+SESSIONS = st.lists(
+    st.tuples(
+        st.integers(1, 80_000_000),  # ns until it begins
+        st.lists(TURN, min_size=1, max_size=5),
+        st.one_of(st.none(), st.tuples(st.integers(0, 4), st.lists(TURN, min_size=1, max_size=2))),
+    ),
+    min_size=1,
+    max_size=6,
+)
+LONGEST = 600
+"""Tokens; a session stops before it."""
+
+
+@dataclass
+class Turn:
+    """One call of a session, and those that follow it: (ns after its end, turn)."""
+
+    lane: str
+    shared: int
+    prompt: int
+    cached: int
+    output: int
+    pace: float
+    then: list
+
+
+def session_of(lane, turns, shared, context, cached):
+    """Return the calls of a session in order; each is among those that follow the one before."""
+    made = []
+    for gap, added, output, keeps, pace in turns:
+        prompt = context + added
+        if prompt + output > LONGEST:
+            break
+        turn = Turn(lane, shared, prompt, cached, output, pace, [])
+        if made:
+            made[-1].then.append((gap, turn))
+        made.append(turn)
+        context, cached = prompt + output, prompt if keeps == "thinking" else prompt + output
+        if keeps == "summary":
+            context, cached = shared + output, shared
+    return made
+
+
+def starts_of(sessions, shared, gap):
+    """Return (arrival ns, first turn) of each session; some fork after one of their turns.
+
+    What a fork inherits must still be its parent's context when it comes in: such parents drop nothing.
+    """
+    starts, now = [], 0
+    for index, (between, turns, fork) in enumerate(sessions):
+        now += max(int(between * gap), 1)
+        if fork is not None:
+            turns = [(*turn[:3], "whole", turn[4]) for turn in turns]
+        turns = session_of(f"{index}", turns, shared, shared, 0)
+        if not turns:
+            continue
+        starts.append((now, turns[0]))
+        if fork is not None and fork[0] < len(turns):
+            parent = turns[fork[0]]
+            inherited = parent.prompt + parent.output
+            forked = session_of(f"{index}/a", fork[1], shared, inherited, inherited)
+            parent.then.extend((7 + fork[1][0][0], turn) for turn in forked[:1])
+    return starts
+
+
+def served_sessions(cost, starts):
+    """Run the server over sessions; return it and (turn, request) in the order of submission."""
+    env = Clock()
+    server, made = EngineServer(env, cost), []
+
+    def caller(gap, turn):
+        yield env.timeout(gap)
+        prefix = Prefix(turn.cached, 0, turn.lane, turn.shared, "main")
+        request = server.submit(Work(turn.prompt, prefix, turn.output, turn.pace))
+        made.append((turn, request))
+        yield request.done
+        for gap, follower in turn.then:
+            env.process(caller(gap, follower))
+
+    for start, turn in starts:
+        env.process(caller(start, turn))
+    env.run()
+    return server, made
+
+
+def slow_sessions(cost, starts):
+    """Run the slow engine over the same sessions; return it and its call of each turn by identity."""
+    calls = {}
+
+    def call_of(turn, arrival_s=0.0):
+        call = Call(arrival_s, turn.prompt, turn.cached, turn.output, turn.pace, turn.lane, turn.shared)
+        call.then = [(gap * 1e-9, call_of(follower)) for gap, follower in turn.then]
+        calls[id(turn)] = call
+        return call
+
+    first = [call_of(turn, start * 1e-9) for start, turn in starts]
+    return SlowEngine(cost, first).run(), calls
+
+
+def agree(cost, sessions, shared, gap):
+    """Check that server and slow engine tell the same of every call; return both."""
+    starts = starts_of(sessions, shared, gap)
+    slow, calls = slow_sessions(cost, starts)
+    assume(not slow.ambiguous)
+    server, made = served_sessions(cost, starts)
+    tolerance = 1 + slow.changes  # each change of the batch rounds to the clock, each arrival once more
+    assert len(made) == len(calls)
+    for turn, request in made:
+        call = calls[id(turn)]
+        assert request.cached == call.hit
+        measured = (request.first_token_ns, request.finished_ns)
+        assert measured == pytest.approx((ns(call.first_token_s), ns(call.finished_s)), rel=0, abs=tolerance)
+        assert (
+            sum(length for _, _, length in request.stretches()) == request.finished_ns - request.submitted_ns
+        )
+        assert min(length for _, _, length in request.stretches()) >= 0
+    assert server.load.preemptions == slow.preemptions
+    assert server.peak_kv_bytes <= cost.kv_capacity_bytes
+    return server, slow
+
+
+@pytest.mark.parametrize("name", PRESSED)
+@given(sessions=SESSIONS, shared=st.sampled_from([0, 0, 40, 96]), gap=st.sampled_from([0.0, 0.01, 0.2, 1.0]))
+@settings(max_examples=60)
+def test_sessions_agree_with_iterations_and_blocks_done_one_by_one(name, sessions, shared, gap):
+    agree(PRESSED[name], sessions, shared, gap)

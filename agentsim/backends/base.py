@@ -69,6 +69,30 @@ class Batch(NamedTuple):
     prefill_requests: int = 0
 
 
+class Tier(NamedTuple):
+    """A memory behind the engine's own that evicted KV goes to: what it holds, how fast it gives it back."""
+
+    name: str
+    capacity_bytes: float
+    bytes_per_s: float
+
+
+class ServingRules(NamedTuple):
+    """What an engine's software does with its queue and its KV memory.
+
+    KV is held in blocks of `block_tokens`, and only whole ones are reused. `prefill_first`: while prompts
+    wait, iterations prefill and decode nothing; otherwise decode comes first, and prompts get what is left
+    of the token budget. `reserve`: a call is admitted when its prompt and all its output fit, and is never
+    interrupted; otherwise when its prompt fits, and when blocks run out the call admitted last is put back
+    and its KV computed again. `tiers`: nearest first.
+    """
+
+    block_tokens: int = 1
+    prefill_first: bool = False
+    reserve: bool = True
+    tiers: tuple[Tier, ...] = ()
+
+
 @runtime_checkable
 class IterationCost(Protocol):
     """What an iteration of one engine costs.
@@ -102,6 +126,11 @@ class IterationCost(Protocol):
     @property
     def max_sequences(self) -> int:
         """Sequences that run at once."""
+        ...
+
+    @property
+    def rules(self) -> ServingRules:
+        """How the engine schedules calls and keeps their KV."""
         ...
 
     @property
@@ -160,6 +189,17 @@ def expected_tokens(acceptance: tuple[float, ...]) -> float:
     for rate in acceptance:
         running *= rate
         total += running
+    return total
+
+
+def prefill_s(cost: IterationCost, start: int, end: int) -> float:
+    """Return the seconds that an idle engine takes for tokens `start` to `end` of a prompt."""
+    total, window = 0.0, cost.window_tokens or 0
+    while start < end:
+        chunk = min(end - start, cost.batched_tokens)
+        pairs = chunk * start + chunk * (chunk + 1) / 2
+        total += cost.iteration_s(Batch(0, 0.0, 0.0, chunk, pairs, min(pairs, float(chunk * window))))
+        start += chunk
     return total
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from agentsim.backends.base import Batch, Drafter, EngineParts, expected_tokens
+from agentsim.backends.base import Batch, Drafter, EngineParts, ServingRules, expected_tokens
 from agentsim.backends.gpu.cost import GpuCost, compile_gpu
 from agentsim.backends.gpu.forward import ACTIVATION_BYTES, ALL_REDUCES_PER_LAYER, ForwardPass
 from agentsim.backends.lpx.feed_forward import compile_feed_forward
@@ -95,6 +95,10 @@ class AttentionFfnCost:
     @property
     def batched_tokens(self) -> int:
         return self.whole.batched_tokens
+
+    @property
+    def rules(self) -> ServingRules:
+        return self.whole.rules
 
     @property
     def max_sequences(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsim.backends.base import Batch, Drafter, IterationCost, expected_tokens
+from agentsim.backends.base import Batch, Drafter, IterationCost, ServingRules, expected_tokens
 from agentsim.coexec.base import (
     TYPICAL_CONTEXT,
     LinkCost,
@@ -54,6 +54,11 @@ class ExternalDraftCost:
     @property
     def batched_tokens(self) -> int:
         return self.target.batched_tokens
+
+    @property
+    def rules(self) -> ServingRules:
+        """The target schedules, and KV that it evicted is drafted from anew: no tiers."""
+        return self.target.rules._replace(tiers=())
 
     @property
     def max_sequences(self) -> int:

@@ -6,36 +6,42 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output
-from agentsim.errors import AgentsimError
+from agentsim.commands.options import Format, Output, names_of
 from agentsim.terminal.console import note, show_result
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-def validate(files: Annotated[list[str], typer.Argument(help="workflow, deployment or spec files")]) -> None:
+def validate(
+    files: Annotated[list[str], typer.Argument(help="workflow, sweep, deployment or spec files")],
+    format_: Output = Format.table,
+) -> None:
     """Check files of any kind without running them.
 
     agentsim validate workflows/coding-agent.yaml
     """
-    from agentsim.verbs import validate_file
+    from agentsim.verbs import validate_files
 
-    bad = 0
-    for file in files:
-        try:
-            typer.echo(f"{file}: {validate_file(file)}")
-        except AgentsimError as error:
-            bad += 1
-            note(str(error))
-    if bad:
+    found = validate_files(files)
+    if format_ is Format.json:
+        show_result(True, lambda: found, str)
+    for file in found if format_ is Format.table else ():
+        if file["valid"]:
+            typer.echo(f"{file['file']}: {file['is']}")
+        else:
+            note(file["problem"])
+    if not all(file["valid"] for file in found):
         raise typer.Exit(2)
 
 
 @app.command("list")
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="hardware, models, engines, endpoints or deployments")
+        str | None,
+        typer.Argument(
+            help="hardware, models, engines, endpoints or deployments", autocompletion=names_of("kinds")
+        ),
     ] = None,
     format_: Output = Format.table,
 ) -> None:
@@ -52,7 +58,8 @@ def list_(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="anything that list prints")], format_: Output = Format.table
+    name: Annotated[str, typer.Argument(help="anything that list prints", autocompletion=names_of("all"))],
+    format_: Output = Format.table,
 ) -> None:
     """Show everything that is known of a name: value, basis and source of each number.
 
@@ -68,20 +75,25 @@ def show(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of workflow files, for editors.
+def schema(
+    kind: Annotated[
+        str, typer.Argument(help="workflow or sweep", autocompletion=names_of("schemas"))
+    ] = "workflow",
+) -> None:
+    """Print the JSON Schema of workflow files or of sweep files, for editors. It is JSON always.
 
     agentsim schema > workflow.schema.json
     """
-    import json
+    from agentsim.verbs import json_schema
 
-    from agentsim.workflow.schema import Workflow
-
-    typer.echo(json.dumps(Workflow.model_json_schema(), indent=2))
+    show_result(True, lambda: json_schema(kind), str)
 
 
 @app.command()
-def init(path: Annotated[str, typer.Argument(help="the file to write")] = "workflow.yaml") -> None:
+def init(
+    path: Annotated[str, typer.Argument(help="the file to write")] = "workflow.yaml",
+    format_: Output = Format.table,
+) -> None:
     """Write a commented workflow to start from.
 
     agentsim init my-task.yaml
@@ -89,4 +101,8 @@ def init(path: Annotated[str, typer.Argument(help="the file to write")] = "workf
     from agentsim.verbs import write_starter
 
     write_starter(path)
-    typer.echo(f"{path}: written. Next: agentsim run {path} --on coding-tool")
+    following = f"agentsim run {path} --on coding-tool"
+    if format_ is Format.json:
+        show_result(True, lambda: {"written": path, "next": following}, str)
+    else:
+        typer.echo(f"{path}: written. Next: {following}")

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output, Seed
+from agentsim.commands.options import Format, Output, Seed, names_of
 from agentsim.terminal.console import progress, show_result
 
-On = Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")]
+On = Annotated[
+    str,
+    typer.Option(help="a deployment or endpoint by name, or a path", autocompletion=names_of("on")),
+]
 BenchRuns = Annotated[int, typer.Option(min=1, max=1000, help="runs over consecutive seeds")]
 app = typer.Typer(rich_markup_mode=None)
 bench_app = typer.Typer(help="Replay a public speed benchmark on a deployment.", rich_markup_mode=None)
@@ -60,8 +63,13 @@ def anchors(seed: Seed = 0, runs: BenchRuns = 20, format_: Output = Format.table
 
 @app.command()
 def schedule(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a model by name, or a path")],
-    on: Annotated[str, typer.Option(help="a deployment of LPUs by name, or a path")] = "lpx",
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="a model by name, or a path", autocompletion=names_of("models")),
+    ],
+    on: Annotated[
+        str, typer.Option(help="a deployment of LPUs by name, or a path", autocompletion=names_of("on"))
+    ] = "lpx",
     context: Annotated[
         str | None, typer.Option(metavar="TOKENS", help="the context; default: 10k, or all it takes")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +14,20 @@ class Format(StrEnum):
 
     table = "table"
     json = "json"
+
+
+def names_of(kind: str) -> Callable[[str], list[str]]:
+    """Return what completes a name while it is typed; nothing is read before a shell asks.
+
+    `kind` is one of `completion.NAMES`.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        from agentsim.completion import completed
+
+        return completed(kind, incomplete)
+
+    return complete
 
 
 WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]

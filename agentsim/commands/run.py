@@ -17,6 +17,7 @@ from agentsim.commands.options import (
     Runs,
     Seed,
     WorkflowPath,
+    names_of,
 )
 from agentsim.terminal.console import progress, show_result
 
@@ -26,7 +27,9 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def run(
     workflow: WorkflowPath,
-    on: Annotated[str, typer.Option(help="a deployment or endpoint by name, or a path")] = "coding-tool",
+    on: Annotated[
+        str, typer.Option(help="a deployment or endpoint by name, or a path", autocompletion=names_of("on"))
+    ] = "coding-tool",
     agents: Agents = None,
     arrival: Arrival = None,
     concurrency: Concurrency = None,
@@ -36,7 +39,13 @@ def run(
     set_: Overrides = None,
     format_: Output = Format.table,
     output_dir: Annotated[
-        str | None, typer.Option(help="write summary.json, turns.csv, spans.csv, trace.json")
+        str | None, typer.Option(help="write summary.json, result.json, turns.csv, spans.csv, trace.json")
+    ] = None,
+    export: Annotated[
+        str, typer.Option(help="what -o writes: result, perfetto, otel, agentic-mooncake, csv, turns, spans")
+    ] = "result",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="write the first run to this file, as --export says")
     ] = None,
 ) -> None:
     """Run a workflow on a deployment: task completion time and where it went; one agent, or many.
@@ -49,10 +58,10 @@ def run(
     seeds = range(seed, seed + runs)
     if (agents, arrival, concurrency, slo) != (None,) * 4:
         traffic = agents, arrival, concurrency
-        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], output_dir, format_)
+        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], (output_dir, export, output), format_)
         return
     with progress("simulating", runs) as step:
-        summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step)
+        summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step, export, output)
     show_result(
         format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
     )
@@ -65,7 +74,7 @@ def _run_fleet(
     seeds: range,
     slo: str | None,
     overrides: list[str],
-    output_dir: str | None,
+    files: tuple[str | None, str, str | None],
     format_: Format,
 ) -> None:
     from agentsim.fleet.traffic import traffic_of
@@ -74,7 +83,7 @@ def _run_fleet(
 
     traffic = traffic_of(*asked)
     with progress("simulating", traffic.agents * len(seeds)) as step:
-        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, output_dir, step)
+        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, step, *files)
     show_result(
         format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
     )
@@ -83,7 +92,12 @@ def _run_fleet(
 @app.command()
 def compare(
     workflow: WorkflowPath,
-    on: Annotated[list[str], typer.Option(help="a deployment; give it twice or more, the first is the base")],
+    on: Annotated[
+        list[str],
+        typer.Option(
+            help="a deployment; give it twice or more, the first is the base", autocompletion=names_of("on")
+        ),
+    ],
     seed: Seed = 0,
     runs: Runs = 20,
     set_: Overrides = None,

@@ -1,7 +1,7 @@
 """What an export is, and how files are written: whole or not at all.
 
-An export module exposes `PLUGIN`, an `Export`: a file name, and a function from a `Result` to the
-pieces of the file's text.
+An export module exposes `PLUGIN`, an `Export`: a file name, how its files begin, and a function from a
+`Result` to the pieces of the file's text.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ Render = Callable[[Result], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One kind of output file."""
+    """One kind of output file.
+
+    `mark` is how each begins, whatever the result: a file that begins so is the tool's own. `in_folder` tells
+    whether every output folder has one.
+    """
 
     file_name: str
+    mark: str
     render: Render
+    in_folder: bool = False
 
 
 def csv_line(row: Sequence[object]) -> str:
@@ -90,13 +96,14 @@ def _write_all(folder: str, staging: str, files: Mapping[str, Iterable[str]]) ->
     return [os.path.join(folder, name) for name in files]
 
 
-def write_file(path: str, text: str) -> None:
+def write_file(path: str, text: str, mark: str | None = None) -> None:
     """Write one file whole or not at all, through a link and with the rights of the file that stands there.
 
-    Raises `OutputError` where it cannot be written, or stands and is not the tool's own.
+    Raises `OutputError` where it cannot be written, or stands and is not the tool's own: one that begins
+    with `mark`, or as the text does.
     """
     temporary = None
-    refuse_foreign(path, text[:BEGINNING])
+    refuse_foreign(path, text[:BEGINNING] if mark is None else mark)
     try:
         if os.path.isdir(path) or not path:
             raise IsADirectoryError(21, "is a folder" if path else "no name is given")
@@ -113,6 +120,15 @@ def write_file(path: str, text: str) -> None:
     finally:
         if temporary is not None:
             os.unlink(temporary)
+
+
+def check_target(path: str, mark: str) -> None:
+    """Raise `OutputError`, before the work, where `write_file` would raise it after the work."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if not path or os.path.isdir(path) or not os.path.isdir(folder):
+        why = "no name is given" if not path else "is a folder" if os.path.isdir(path) else "no such folder"
+        raise OutputError(f"{path}: cannot write there ({why})")
+    refuse_foreign(path, mark)
 
 
 def refuse_foreign(path: str, mark: str) -> None:

@@ -25,4 +25,4 @@ def _row(span: Span) -> tuple[object, ...]:
     return (span.id, span.part.key, span.name, span.lane, turn, *times, int(span.critical), causes)
 
 
-PLUGIN = Export("spans.csv", render)
+PLUGIN = Export("spans.csv", csv_line(_COLUMNS), render, in_folder=True)

@@ -33,4 +33,4 @@ def _row(turn: Turn) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-PLUGIN = Export("turns.csv", render)
+PLUGIN = Export("turns.csv", csv_line(_COLUMNS), render, in_folder=True)

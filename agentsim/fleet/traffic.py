@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agentsim.errors import InputError, unknown_name
 from agentsim.seeds import stream
-from agentsim.units import LONGEST_S, duration_text, parse, rounded_text
+from agentsim.units import MAX_SECONDS, duration_text, parse, rounded_text
 
 MAX_AGENTS = 1_000_000
 HOUR_S = 3600.0
@@ -100,9 +100,9 @@ def traffic_of(agents: int | None, arrival: str | None, concurrency: int | None)
     if coming.kind == "trace":
         return _traced(agents, coming)
     count = agents or 1
-    if coming.per_s and count / coming.per_s > LONGEST_S:
+    if coming.per_s and count / coming.per_s > MAX_SECONDS:
         raise InputError(
-            f"--arrival {arrival}: {count:,} agents would take over {duration_text(LONGEST_S)} to arrive"
+            f"--arrival {arrival}: {count:,} agents would take over {duration_text(MAX_SECONDS)} to arrive"
         )
     return Traffic(count, coming)
 

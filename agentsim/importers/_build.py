@@ -9,6 +9,7 @@ only what is left of it stays a wait.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from bisect import bisect_right
@@ -17,12 +18,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
+from agentsim.units import MAX_SECONDS
 
 CLOCK_STEP_S = 1.0
 """Some logs count whole seconds: a sub-agent that ends by less than this after the next call was awaited."""
 
 MARK = "# A recorded session as a workflow"
 IDLE = "harness"
+_UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PLAIN = re.compile(r"[A-Za-z]([\w ./-]{0,198}\w)?", re.ASCII)
 
 Children = Mapping[str, Sequence[RecordedLane]]
@@ -37,8 +40,7 @@ def workflow_document(session: RecordedSession) -> str:
     system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
     said = first.prompt_tokens - system if first else 0
     start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
-    steps = [_Step("user", {"tokens": str(said)})] if said else []
-    steps += _LaneSteps(children_of(session), main, start_s).build()
+    steps = _with_first_prompt(_LaneSteps(children_of(session), main, start_s).build(), said)
     lines = [
         *_header(session),
         f"name: {_quoted(session.name)}",
@@ -48,6 +50,15 @@ def workflow_document(session: RecordedSession) -> str:
         *_lines(steps, 2),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _with_first_prompt(steps: list[_Step], tokens: int) -> list[_Step]:
+    """Return steps whose first call has the prompt that a user began with; its text may stand there."""
+    opening = next((step for step in steps if step.kind in ("user", "generate")), None)
+    if opening is not None and opening.kind == "user":
+        opening.fields["tokens"] = str(tokens)
+        return [opening, *(step for step in steps if step is not opening)]
+    return [_Step("user", {"tokens": str(tokens)}), *steps] if tokens else steps
 
 
 def _header(session: RecordedSession) -> Iterator[str]:
@@ -121,14 +132,28 @@ def _quoted(text: str) -> str:
     return '"' + _printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _text_of(text: str) -> str:
+    """Return text of any length as YAML in double quotes; what no file may hold becomes U+FFFD."""
+    sound = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    written = json.dumps(sound, ensure_ascii=False)
+    return _UNREADABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+
+
 def _printable(text: str) -> str:
     """Return at most 200 characters of text, with a question mark for those YAML does not allow."""
     return "".join(c if c.isprintable() else "?" for c in text[:200])
 
 
-def _time(start_s: float, end_s: float) -> str:
-    """Return the time between two instants, each rounded to ms so that sums do not drift."""
-    return _seconds(max(round(end_s, 3) - round(start_s, 3), 0.0))
+def _times(start_s: float, end_s: float) -> Iterator[str]:
+    """Yield the time between two instants, each rounded to ms so that sums do not drift.
+
+    What is longer than a workflow's durations may be, as between two broken clocks, is several waits.
+    """
+    left_s = max(round(end_s, 3) - round(start_s, 3), 0.0)
+    while left_s > MAX_SECONDS:
+        yield _seconds(MAX_SECONDS)
+        left_s -= MAX_SECONDS
+    yield _seconds(left_s)
 
 
 def _seconds(length_s: float) -> str:
@@ -186,8 +211,15 @@ def gaps_of(lane: RecordedLane, children: Children) -> list[_Gap]:
             gaps[-1].compactions.append(event)
     starts = [call.start_s for call in lane.calls]
     for child in children.get(lane.name, ()):
-        gaps[bisect_right(starts, child.start_s)].children.append(child)
+        gaps[_gap_of(child, gaps, starts)].children.append(child)
     return gaps
+
+
+def _gap_of(child: RecordedLane, gaps: Sequence[_Gap], starts: Sequence[float]) -> int:
+    """Return the gap that a sub-agent starts in; one that starts during a call is started before it."""
+    index = bisect_right(starts, child.start_s)
+    during = gaps[index].before
+    return index - 1 if during is not None and child.start_s < during.end_s - CLOCK_STEP_S else index
 
 
 def _end_s(lane: RecordedLane, children: Children) -> float:
@@ -201,11 +233,12 @@ def groups_of(gap: _Gap, children: Children) -> list[_Group]:
     for child in gap.children:
         end_s = _end_s(child, children)
         last = groups[-1] if groups else None
-        if last is None or child.start_s > (last.awaited_s if last.foreground else last.end_s):
-            groups.append(_Group(child.start_s, child.start_s, child.start_s, [], []))
+        start_s = min(child.start_s, until_s)
+        if last is None or start_s > (last.awaited_s if last.foreground else last.end_s):
+            groups.append(_Group(start_s, start_s, start_s, [], []))
         group = groups[-1]
         group.end_s = max(group.end_s, end_s)
-        if end_s > until_s + CLOCK_STEP_S:
+        if end_s > until_s + CLOCK_STEP_S or child.start_s > until_s:
             group.background.append(child)
         else:
             group.foreground.append(child)
@@ -264,6 +297,8 @@ class _LaneSteps:
             fields["time"] = _seconds(call.duration_s)
         if call.ttft_s is not None:
             fields["ttft"] = _seconds(call.ttft_s)
+        if call.text:
+            fields["text"] = _text_of(call.text)
         self.steps.append(_Step("generate", fields))
         self.now_s = max(self.now_s, call.end_s)
 
@@ -282,6 +317,8 @@ class _LaneSteps:
                 self._waits(item)
         if gap.after is not None:
             self._idle(gap.after.start_s)
+        if gap.after is not None and gap.after.said:
+            self.steps.append(_Step("user", {"tokens": "0", "text": _text_of(gap.after.said)}))
         if gap.growth_tokens:
             self._grow(first, gap.growth_tokens)
 
@@ -293,7 +330,7 @@ class _LaneSteps:
     def _idle(self, until_s: float) -> None:
         """Let the time pass that nothing in the record fills."""
         if until_s > self.now_s + 1e-3:
-            self.steps.append(_Step("call", {"tool": IDLE, "time": _time(self.now_s, until_s)}))
+            self.steps += [_Step("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)]
             self.now_s = until_s
 
     def _agents(self, group: _Group) -> None:
@@ -317,7 +354,8 @@ class _LaneSteps:
         for pieces in [stretch] if parallel else [[piece] for piece in stretch]:
             if not parallel:
                 self._join([name for name, end_s in self.running.items() if _ends_with(pieces[0], end_s)])
-            steps = [_wait(piece, max(self.now_s, stretch[0].start_s)) for piece in pieces]
+            since_s = max(self.now_s, stretch[0].start_s)
+            steps = [step for piece in pieces for step in _wait(piece, since_s)]
             self.steps += [_Step("parallel", branches=steps)] if parallel else steps
             self.now_s = max([self.now_s, *(piece.end_s for piece in pieces)])
 
@@ -337,14 +375,22 @@ class _LaneSteps:
             tools[-1].fields["result_tokens"] = str(tokens)
         elif agents:
             agents[-1].head["report_tokens"] = str(tokens)
+        elif since and since[-1].kind == "user":
+            since[-1].fields["tokens"] = str(tokens)
         else:
             self.steps.append(_Step("user", {"tokens": str(tokens)}))
 
 
-def _wait(piece: _Piece, start_s: float) -> _Step:
-    time, name = _time(start_s, piece.end_s), _quoted(piece.wait.name)
-    human = piece.wait.kind == "human"
-    return _Step("think", text=time) if human else _Step("call", {"tool": name, "time": time})
+def _wait(piece: _Piece, start_s: float) -> Iterator[_Step]:
+    name, wait = _quoted(piece.wait.name), piece.wait
+    told = {"text": wait.text, "result_text": wait.result_text} if piece.start_s == wait.start_s else {}
+    texts = {key: _text_of(text) for key, text in told.items() if text}
+    for time in _times(start_s, piece.end_s):
+        if piece.wait.kind == "human":
+            yield _Step("think", text=time)
+        else:
+            yield _Step("call", {"tool": name, "time": time} | texts)
+            texts = {}
 
 
 def _ends_with(piece: _Piece, end_s: float) -> bool:

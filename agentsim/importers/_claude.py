@@ -16,17 +16,15 @@ from typing import Any, NamedTuple
 from agentsim.importers._claude_lanes import MAIN, Call, Compacted, LaneLog, Mark, lanes_of
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
-    Odd,
     Row,
     ToolUse,
-    duration_of,
     key_of,
     mapping,
     name_of,
     session_of,
-    time_of,
-    tokens_of,
 )
+from agentsim.importers._texts import text_in, together, written
+from agentsim.importers._values import Odd, counted, duration, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
 
@@ -78,6 +76,7 @@ class Session:
     lanes: dict[str, LaneLog] = field(default_factory=dict)
     clock_s: float | None = None
     side: str | None = None
+    keep_text: bool = False
 
     def read(self) -> RecordedSession:
         """Return the session. Raises `ImportFormatError` where it holds no call."""
@@ -182,6 +181,8 @@ class Session:
             if timed and not known:
                 self.odd["answer without a known input"] += 1
             call = self.calls[key] = Call(lane, ready_s, start_s, at_s, at_s, known)
+            call.said = together(self.lanes[lane].said)
+            self.lanes[lane].said.clear()
         elif self._goes_on(row, key):
             call.end_s = max(call.end_s, at_s)
         else:
@@ -228,12 +229,12 @@ class Session:
     def _usage(self, call: Call, message: Row) -> None:
         """Keep the row's usage where it counts at least as much output as those before."""
         usage = mapping(message.get("usage"))
-        output = tokens_of(usage.get("output_tokens"), self.odd)
+        output = counted(usage.get("output_tokens"), self.odd)
         if not usage or output < call.output:
             return
-        cached = tokens_of(usage.get("cache_read_input_tokens"), self.odd)
-        fresh = tokens_of(usage.get("input_tokens"), self.odd)
-        fresh += tokens_of(usage.get("cache_creation_input_tokens"), self.odd)
+        cached = counted(usage.get("cache_read_input_tokens"), self.odd)
+        fresh = counted(usage.get("input_tokens"), self.odd)
+        fresh += counted(usage.get("cache_creation_input_tokens"), self.odd)
         call.prompt, call.cached, call.output = fresh + cached, cached, output
         call.model = name_of(message.get("model"))
 
@@ -242,6 +243,8 @@ class Session:
         text = block.get("text") if kind == "text" else None
         if isinstance(text, str):
             call.chars += len(text)
+            if self.keep_text and text not in call.texts:
+                call.texts = (*call.texts, text)
         key = key_of(block.get("id"))
         if kind != "tool_use" or key is None or key in self.uses:
             return
@@ -250,6 +253,7 @@ class Session:
         self.uses[key] = ToolUse(
             name, at_s, call.start_s, timed=timed, asks_human=name in _ASKING, may_be_long=long
         )
+        self.uses[key].text = written(block.get("input")) if self.keep_text else ""
         self.use_lanes[key] = call.lane
         call.uses.append(key)
         self.kinds[key] = name_of(mapping(block.get("input")).get("subagent_type"), "sub-agent")[:40]
@@ -271,6 +275,7 @@ class Session:
             self._summary(log, content, at_s)
         elif row.get("isMeta") is not True:
             self._mark(lane, at_s, _said(row, _text_of(content)))
+            log.said += [text_in(content)] if self.keep_text else []
 
     def _result(self, row: Row, block: Row, lane: str, at_s: float, single: bool) -> None:
         key = key_of(block.get("tool_use_id")) or ""
@@ -286,15 +291,16 @@ class Session:
             return
         use.own_s = self._own_s(mapping(outcome))
         use.end_s = at_s if use.timed else max(at_s, use.start_s + (use.own_s or 0.0))
+        use.result_text = text_in(block.get("content")) if self.keep_text else ""
         use.exact = use.own_s is not None and use.name not in _AGENTS
         refused = outcome if isinstance(outcome, str) else _text_of(block.get("content"))
         use.asks_human = use.asks_human or refused.startswith(_REFUSED)
 
     def _own_s(self, outcome: Row) -> float | None:
         """Return what a tool's own clock says."""
-        for key, scale in (("totalDurationMs", 1e-3), ("durationMs", 1e-3), ("durationSeconds", 1.0)):
+        for key, per_s in (("totalDurationMs", 1e3), ("durationMs", 1e3), ("durationSeconds", 1.0)):
             if outcome.get(key) is not None:
-                return duration_of(outcome[key], self.odd, scale)
+                return duration(outcome[key], self.odd, per_s)
         return None
 
     # ---- the harness
@@ -305,13 +311,13 @@ class Session:
             return
         if kind == "api_error":
             self.odd["failed attempt of a model call"] += 1
-            pause_s = duration_of(row.get("retryInMs"), self.odd, 1e-3) or 0.0
+            pause_s = duration(row.get("retryInMs"), self.odd, 1e3) or 0.0
             self._node(row, lane, time_s + pause_s, retry=True)
             return
         self._node(row, lane, time_s)
         if kind == "compact_boundary":
             length = mapping(row.get("compactMetadata")).get("durationMs")
-            self.lanes[lane].compactions.append(Compacted(time_s, duration_of(length, self.odd, 1e-3)))
+            self.lanes[lane].compactions.append(Compacted(time_s, duration(length, self.odd, 1e3)))
             self._mark(lane, time_s, Mark.COMPACT)
         elif kind in ("turn_duration", "stop_hook_summary"):
             self._mark(lane, time_s, Mark.AGENT)

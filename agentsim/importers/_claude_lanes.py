@@ -11,12 +11,13 @@ from agentsim.importers._rows import (
     LONGEST_CALL_S,
     SLACK_S,
     Lane,
-    Odd,
     ToolUse,
     compaction_start_s,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._texts import together
+from agentsim.importers._values import Odd
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedEvent, RecordedWait, Timing
 
 MAIN = "main"
@@ -53,6 +54,8 @@ class Call:
     output: int = 0
     chars: int = 0
     uses: list[str] = field(default_factory=list)
+    said: str = ""
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class LaneLog:
     last_input_s: float | None = None
     marks: list[tuple[float, Mark]] = field(default_factory=list)
     compactions: list[Compacted] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
 
 def lanes_of(
@@ -152,6 +156,8 @@ def _call(call: Call, odd: Odd) -> Iterator[RecordedEvent]:
         call.cached,
         call.output,
         timing="inferred" if call.known else "absent",
+        said=call.said,
+        text=together(call.texts),
     )
 
 

@@ -18,20 +18,18 @@ from agentsim.importers._codex_calls import (
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
-    Odd,
     Row,
     ToolUse,
     compaction_start_s,
-    duration_of,
     key_of,
     mapping,
     name_of,
-    number_of,
     session_of,
-    time_of,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._texts import text_in, together, written
+from agentsim.importers._values import Odd, duration, number, time_of
 from agentsim.recorded import RecordedCompaction, RecordedEvent, RecordedSession, WaitKind
 
 ROOM = 64
@@ -89,6 +87,8 @@ class Session:
     told: bool = False
     counted: int = -1
     room: int = ROOM
+    keep_text: bool = False
+    said: str = ""
 
     # ---- rows
 
@@ -165,9 +165,14 @@ class Session:
             self._result(item, at_s)
         elif kind in _SAID or (kind == "message" and item.get("role") == "assistant"):
             self._output(at_s, chars_of(item, "content", "summary"))
+            if self.keep_text and kind == "message" and (self.open or self.done):
+                round_ = self.open or self.done[-1].round
+                round_.text = together([round_.text, text_in(item.get("content"))])
         elif kind == "message":
             self._begin(at_s)
             self._input(at_s, chars_of(item, "content"))
+            if self.keep_text and item.get("role") == "user":
+                self.said = together([self.said, text_in(item.get("content"))])
 
     def _known(self, at_s: float | None) -> float:
         if at_s is not None:
@@ -191,6 +196,7 @@ class Session:
             return
         if self.open is None:
             self.open = Round(self._ready_s() if at_s is not None else None, known_s, known_s)
+            self.open.said, self.said = self.said, ""
             self.input_since = False
         self.open.end_s = max(self.open.end_s, known_s)
         self.open.chars += chars
@@ -230,6 +236,8 @@ class Session:
             asks_human=name in _ASKING,
             may_be_long=name in _AGENTS,
         )
+        if self.keep_text:
+            self.uses[key].text = together(written(item.get(k)) for k in ("arguments", "input", "action"))
         round_.uses.append(key)
 
     def _result(self, item: Row, at_s: float | None) -> None:
@@ -240,6 +248,7 @@ class Session:
         else:
             own_s = self.owns.pop(key, None)
             use.own_s = own_s if own_s is not None else wall_s(item.get("output"))
+            use.result_text = text_in(item.get("output")) if self.keep_text else ""
             use.end_s = self._known(at_s)
             if not use.timed:
                 use.end_s = self.clock_s = max(use.end_s, use.start_s + (use.own_s or 0.0))
@@ -267,8 +276,8 @@ class Session:
 
     def _length_s(self, length: Any) -> float:
         parts = mapping(length)
-        seconds = duration_of(parts.get("secs"), self.odd) or 0.0
-        return seconds + (duration_of(parts.get("nanos"), self.odd, 1e-9) or 0.0)
+        seconds = duration(parts.get("secs"), self.odd) or 0.0
+        return seconds + (duration(parts.get("nanos"), self.odd, 1e9) or 0.0)
 
     def _begin(self, at_s: float | None) -> None:
         """Begin a turn, and end the wait for it, unless one is going on."""
@@ -288,7 +297,7 @@ class Session:
     def _end(self, event: Row, at_s: float | None) -> None:
         if self.open is not None:
             self._close(None, self._known(at_s))
-        ttft_s = duration_of(event.get("time_to_first_token_ms"), self.odd, 1e-3)
+        ttft_s = duration(event.get("time_to_first_token_ms"), self.odd, 1e3)
         if ttft_s is not None:
             self.ttft_s[self.turn] = ttft_s
         if event.get("type") == "turn_aborted":
@@ -301,7 +310,7 @@ class Session:
         told = info.get("total_token_usage")
         if not isinstance(told, dict):
             return False
-        total = {key: number_of(told.get(key)) or 0.0 for key in _COUNTED}
+        total = {key: number(told.get(key)) or 0.0 for key in _COUNTED}
         changed = total != self.total and (self.total is not None or any(total.values()))
         self.total = total
         return changed

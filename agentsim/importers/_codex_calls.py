@@ -10,11 +10,10 @@ from typing import Any
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     LONGEST_CALL_S,
-    Odd,
     Row,
     name_of,
-    tokens_of,
 )
+from agentsim.importers._values import Odd, counted
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait
 
@@ -32,6 +31,8 @@ class Round:
     end_s: float
     chars: int = 0
     uses: list[str] = field(default_factory=list)
+    said: str = ""
+    text: str = ""
 
 
 Tokens = tuple[int, int, int, int]
@@ -71,6 +72,8 @@ def call_of(done: Done, ttft_s: float | None, model: str | None, odd: Odd) -> Re
         thinking,
         ttft_s if known and ttft_s is not None and ttft_s <= length_s else None,
         "inferred" if known else "absent",
+        round_.said,
+        round_.text,
     )
 
 
@@ -93,7 +96,7 @@ def _tokens(done: Done, odd: Odd) -> Tokens:
 def tokens_in(usage: Row, odd: Odd) -> Tokens:
     """Return the tokens that a usage tells; its input includes what was cached."""
     keys = ("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens")
-    prompt, cached, output, thinking = (tokens_of(usage.get(key), odd) for key in keys)
+    prompt, cached, output, thinking = (counted(usage.get(key), odd) for key in keys)
     return prompt, min(cached, prompt), output, min(thinking, output)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._trajectory import FIRST_S, documents, scaled_to
+from agentsim.importers._trajectory import documents, scaled_to
+from agentsim.importers._values import EARLIEST_S, LONGEST_S
 from agentsim.recorded import (
     RecordedCall,
     RecordedCompaction,
@@ -18,9 +19,6 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
 )
-
-MAX_SPAN_S = 1e7
-"""A model call or tool of over 115 days is a broken clock."""
 
 
 @dataclass(slots=True)
@@ -41,6 +39,7 @@ class Draft:
     odd: Counter[str] = field(default_factory=Counter)
     lanes: list[Lane] = field(default_factory=lambda: [Lane("main")])
     system_tokens: int = 0
+    keep_text: bool = False
 
     def lane(self, name: str, parent: str) -> Lane:
         """Add a sub-agent under a name that is still free."""
@@ -53,7 +52,7 @@ class Draft:
 
     def span(self, start_s: float, end_s: float, what: str) -> float:
         """Return the length of a span; one that is negative or absurdly long is 0 and counted."""
-        if 0 <= end_s - start_s <= MAX_SPAN_S:
+        if 0 <= end_s - start_s <= LONGEST_S:
             return end_s - start_s
         self.odd[f"{what} of negative time" if end_s < start_s else f"{what} of absurd time"] += 1
         return 0.0
@@ -64,14 +63,14 @@ class Draft:
         return (
             at_s - length_s,
             length_s,
-            "inferred" if before_s <= at_s <= before_s + MAX_SPAN_S else "absent",
+            "inferred" if before_s <= at_s <= before_s + LONGEST_S else "absent",
         )
 
     def built(self) -> RecordedSession | None:
         """Return the session with the clock at 0 for its first event, None where it holds no call."""
         starts = [event.start_s for lane in self.lanes for event in lane.events]
         # an event that no time is known of stands at 0 of the clock: it moves to the session's start
-        origin_s = min((s for s in starts if s >= FIRST_S), default=min(starts, default=0.0))
+        origin_s = min((s for s in starts if s >= EARLIEST_S), default=min(starts, default=0.0))
         lanes = [_built(lane, origin_s) for lane in self.lanes if lane.events or lane is self.lanes[0]]
         if not any(isinstance(event, RecordedCall) for lane in lanes for event in lane.events):
             return None
@@ -87,11 +86,12 @@ def _built(lane: Lane, origin_s: float) -> RecordedLane:
 def _moved(event: RecordedEvent, start_s: float) -> RecordedEvent:
     """Return an event at another time; `dataclasses.replace` is the slowest part of an import."""
     if isinstance(event, RecordedWait):
-        kept = event.kind, event.name, event.result_tokens, event.timing
+        kept = event.kind, event.name, event.result_tokens, event.timing, event.text, event.result_text
         return RecordedWait(start_s, event.duration_s, *kept)
     if isinstance(event, RecordedCall):
         counts = event.prompt_tokens, event.cached_tokens, event.output_tokens, event.thinking_tokens
-        return made_call((start_s, event.duration_s), event.model, counts, event.timing)
+        texts = event.said, event.text
+        return made_call((start_s, event.duration_s), event.model, counts, event.timing, texts)
     return replace(event, start_s=start_s)
 
 
@@ -121,11 +121,15 @@ def _with_results(events: list[RecordedEvent]) -> tuple[RecordedEvent, ...]:
 
 
 def made_call(
-    span: tuple[float, float], model: str, counts: tuple[int, int, int, int], timing: Timing
+    span: tuple[float, float],
+    model: str,
+    counts: tuple[int, int, int, int],
+    timing: Timing,
+    texts: tuple[str, str] = ("", ""),
 ) -> RecordedCall:
-    """Return a call of (start, length) with (prompt, cached, output, thinking) tokens."""
+    """Return a call of (start, length) with (prompt, cached, output, thinking) tokens, and its texts."""
     prompt, cached, output, thinking = counts
-    return RecordedCall(span[0], span[1], model, prompt, cached, output, thinking, None, timing)
+    return RecordedCall(span[0], span[1], model, prompt, cached, output, thinking, None, timing, *texts)
 
 
 NO_CALL = "trajectory without a model call"

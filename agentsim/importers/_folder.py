@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import PartAware, importer_of, open_sessions
+from agentsim.importers.base import PartAware, importer_of, open_sessions, sessions_of
 from agentsim.recorded import RecordedSession
 
 REMEMBERED = 10**6
@@ -30,7 +30,11 @@ class Walk:
 
 
 def sessions_below(
-    path: str, walk: Walk, log_format: str | None = None, step: Callable[[], None] = lambda: None
+    path: str,
+    walk: Walk,
+    log_format: str | None = None,
+    step: Callable[[], None] = lambda: None,
+    keep_text: bool = False,
 ) -> Iterator[RecordedSession]:
     """Yield the sessions of a file, or of every file below a folder, in the order of their paths.
 
@@ -38,24 +42,26 @@ def sessions_below(
     to folders are not followed.
     """
     if not os.path.isdir(path):
-        yield from open_sessions(path, log_format)
+        yield from open_sessions(path, log_format, keep_text)
         return
     told: set[int] = set()
     for file in _files(path, walk):
         try:
-            yield from _new_ones(file, walk, log_format, told)
+            yield from _new_ones(file, walk, log_format, told, keep_text)
         except ImportFormatError as bad:
             walk.pass_over(file, _reason(str(bad), file))
         step()
 
 
-def _new_ones(file: str, walk: Walk, log_format: str | None, told: set[int]) -> Iterator[RecordedSession]:
+def _new_ones(
+    file: str, walk: Walk, log_format: str | None, told: set[int], keep_text: bool
+) -> Iterator[RecordedSession]:
     """Yield the sessions of one of many files that no other file has told already."""
     importer = importer_of(file, log_format)
     if isinstance(importer, PartAware) and importer.main_file_of(file) is not None:
         walk.pass_over(file, "part of another file's session")
         return
-    for session in importer.sessions(file):
+    for session in sessions_of(importer, file, keep_text):
         identity = _identity(session)
         if identity in told:
             walk.pass_over(file, "a session that another file holds, too")

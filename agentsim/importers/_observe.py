@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentsim import units
 from agentsim.importers._split import Split, observed_split
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedSession, RecordedWait
 
@@ -48,12 +49,12 @@ class Observation:
     @property
     def model_s(self) -> float:
         """Time in which a model was at work, sub-agents' included; what overlaps counts once."""
-        return self.split.model_s + self.split.subagent_model_s
+        return _whole(self.split.model_s + self.split.subagent_model_s)
 
     @property
     def tool_s(self) -> float:
         """Time in which tools were at work and no model."""
-        return self.split.tool_s + self.split.subagent_tool_s
+        return _whole(self.split.tool_s + self.split.subagent_tool_s)
 
     @property
     def sub_agents(self) -> int:
@@ -62,7 +63,7 @@ class Observation:
     @property
     def task_s(self) -> float:
         """Time on the task: everything but the waits for a human."""
-        return self.split.elapsed_s - self.split.human_s
+        return _whole(self.split.elapsed_s - self.split.human_s)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this session in `observe --format json`."""
@@ -188,18 +189,23 @@ def observe(session: RecordedSession) -> Observation:
         session=session.name,
         format=session.format,
         split=split,
-        compaction_s=min(sum(e.duration_s for e in compactions), split.residual_s),
+        compaction_s=min(_whole(sum(e.duration_s for e in compactions)), split.residual_s),
         tools_s=_by_name(tools),
         slowest=_slowest(session.name, calls, tools),
         model_calls=len(calls),
         tool_calls=len(tools),
-        sub_agents_s={lane.name: lane.end_s - lane.start_s for lane in session.lanes[1:]},
+        sub_agents_s={lane.name: _whole(lane.end_s - lane.start_s) for lane in session.lanes[1:]},
         prompt_tokens=sum([call.prompt_tokens for call in calls]),
         cached_tokens=sum([call.cached_tokens for call in calls]),
         output_tokens=sum([call.output_tokens for call in calls]),
         contexts=tuple([call.prompt_tokens for call in calls]),
         durations=_known(calls, tools),
     )
+
+
+def _whole(length_s: float) -> float:
+    """Return a sum of times in whole nanoseconds: what binary fractions leave behind is no time."""
+    return units.to_s(units.to_ns(length_s))
 
 
 def _calls_and_tools(session: RecordedSession) -> tuple[list[RecordedCall], list[RecordedWait]]:
@@ -218,7 +224,7 @@ def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:
     times: dict[str, float] = defaultdict(float)
     for tool in tools:
         times[tool.name] += tool.duration_s
-    return dict(sorted(times.items(), key=lambda item: -item[1]))
+    return {name: _whole(length_s) for name, length_s in sorted(times.items(), key=lambda item: -item[1])}
 
 
 def _slowest(session: str, calls: list[RecordedCall], tools: list[RecordedWait]) -> tuple[Slow, ...]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from agentsim.importers._draft import Draft, Lane, made_call
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._openhands_events import HUMAN, RECALL, Event, Metrics
+from agentsim.importers._texts import together
 from agentsim.importers._trajectory import Context, Usage
 from agentsim.recorded import (
     RecordedCompaction,
@@ -68,6 +69,7 @@ class _Reader:
         self.calls: dict[str, str] = {}  # tool call id to the event that made it
         self.latest: set[str] = set()  # the events of the latest answer that wait for a result
         self.said = 0  # characters of the user's before the first call
+        self.words: list[str] = []  # what the user said before the next call, where it is kept
         self.seen: set[str] = set()
         self.now_s = next((event.at_s for event in events if event.at_s is not None), 0.0)
         self.begun_s: float | None = self.now_s  # until the first call: since when nothing was explained
@@ -187,7 +189,8 @@ class _Reader:
         self.begun_s = None
         counts = self.context.settle(usage, text)
         model = event.model or self.metrics.model or "unknown"
-        self.stack[-1].events.append(made_call((start_s, length_s), model, counts, timing))
+        texts, self.words = (together(self.words), event.said if event.role == "answer" else ""), []
+        self.stack[-1].events.append(made_call((start_s, length_s), model, counts, timing, texts))
         self.now_s = start_s + length_s if event.at_s is None else self.now_s
 
     def _span(self, event: Event, response: str | None) -> tuple[float, float, Timing]:
@@ -217,18 +220,21 @@ class _Reader:
             if start_s < self.confirmed_s < end_s:
                 self._wait(lane, (start_s, self.confirmed_s), "human", "permission")
                 start_s = self.confirmed_s
-            self._wait(lane, (start_s, end_s), "tool", action.name)
+            self._wait(lane, (start_s, end_s), "tool", action.name, (action.arguments, event.said))
         if event.delegate is not None and len(self.stack) > 1:
             self.stack.pop()
 
-    def _wait(self, lane: Lane, span: tuple[float, float], kind: WaitKind, name: str) -> None:
+    def _wait(
+        self, lane: Lane, span: tuple[float, float], kind: WaitKind, name: str, texts: tuple[str, ...] = ()
+    ) -> None:
         timing: Timing = "measured" if self.timed else "absent"
-        lane.events.append(RecordedWait(span[0], span[1] - span[0], kind, name, timing=timing))
+        lane.events.append(RecordedWait(span[0], span[1] - span[0], kind, name, 0, timing, *texts))
 
     def _human(self, event: Event) -> None:
         """Add the time that the agent waited for a user: since its answer, or from the start."""
         at_s = self._at(event)
         self.said += event.text if self.begun_s is not None else 0
+        self.words.append(event.said)
         if self.asked and not self.latest & set(self.open) and at_s > self.now_s:
             self._wait(self.stack[0], (self._last_s(), at_s), "human", HUMAN)
         elif self.begun_s is not None and at_s > self.begun_s + CLOCK_STEP_S:

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from agentsim.importers._texts import text_in, written
 from agentsim.importers._trajectory import (
     Usage,
     chars,
-    instant,
-    number,
     sub,
     usage_of,
     words,
 )
+from agentsim.importers._values import duration, instant
 from agentsim.importers.base import objects
 
 Role = Literal["answer", "result", "user", "condensation", "state", "system", "other"]
@@ -35,7 +35,10 @@ RECALL, HUMAN = "recall", "human"
 
 @dataclass(slots=True)
 class Event:
-    """What counts of one event; `text` are the characters that it brings into the context."""
+    """What counts of one event; `text` are the characters that it brings into the context.
+
+    `said` is what was said and `arguments` what a tool was given; both only where asked for.
+    """
 
     role: Role
     key: str | None
@@ -48,10 +51,37 @@ class Event:
     model: str = ""
     text: int = 0
     delegate: str | None = None
+    said: str = ""
+    arguments: str = ""
 
 
-def event_of(data: Mapping[str, Any]) -> Event:
+def event_of(data: Mapping[str, Any], keep_text: bool = False) -> Event:
     """Read one event; of one that is not known only the time counts."""
+    event = _event_of(data)
+    if keep_text:
+        event.said, event.arguments = _said(data), _arguments(data)
+    return event
+
+
+def _said(data: Mapping[str, Any]) -> str:
+    """Return what an event says: a message, a thought, what a tool gave back."""
+    args, observed = sub(data, "args"), data.get("observation")
+    response = objects(sub(data, "tool_call_metadata", "model_response").get("choices"))
+    if isinstance(observed, str):
+        return text_in(data.get("content"))
+    places = (
+        args.get("content"), [sub(choice, "message") for choice in response], args.get("thought"),
+        data.get("llm_message"), observed, data.get("thought"), data.get("error"),
+    )  # fmt: skip
+    return next((found for place in places if (found := text_in(place))), "")
+
+
+def _arguments(data: Mapping[str, Any]) -> str:
+    args = {key: value for key, value in sub(data, "args").items() if key != "thought"}
+    return written(data.get("action") if isinstance(data.get("kind"), str) else args or None)
+
+
+def _event_of(data: Mapping[str, Any]) -> Event:
     key = _key(data.get("id"))
     at_s = instant(data.get("timestamp"))
     if isinstance(data.get("kind"), str):
@@ -154,12 +184,10 @@ class Metrics:
 
     def add(self, data: Mapping[str, Any], odd: Counter[str]) -> None:
         for index, item in enumerate(objects(data.get("response_latencies"))):
-            latency = number(item.get("latency"))
+            latency = duration(item.get("latency"), odd)
             key = _key(item.get("response_id")) or f"latency {index}"
             self.order[key] = None
-            if latency is not None and latency < 0:
-                odd["negative latency"] += 1
-            elif latency:
+            if latency:
                 self.latencies.setdefault(key, latency)
             self.model = self.model or words(item.get("model"))
         for item in objects(data.get("token_usages")):

@@ -1,4 +1,4 @@
-"""What the importers of agents' own logs share: rows read forgivingly, times, counts, tool waits, lanes.
+"""What the importers of agents' own logs share: rows read forgivingly, tool waits, lanes.
 
 An agent's log ends where the power went out, holds half-written rows and clocks that jump. What can be
 read is read, what cannot is counted; only a file that gives nothing at all is an `ImportFormatError`.
@@ -6,19 +6,16 @@ read is read, what cannot is counted; only a file that gives nothing at all is a
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import BOM, opened
+from agentsim.importers._values import EARLIEST_S, Odd
+from agentsim.importers.base import BOM, damage_of, opened
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -29,7 +26,6 @@ from agentsim.recorded import (
     WaitKind,
 )
 
-Odd = Counter[str]
 Row = dict[str, Any]
 Interval = tuple[float, float]
 
@@ -49,9 +45,7 @@ MAX_DEPTH = 16
 APPROVAL = "approval or suspend"
 HUMAN = "human"
 
-_FIRST_S, _LAST_S = 1_577_836_800.0, 2_524_608_000.0  # the years 2020 to 2050
 _DIGITS = 6  # a float of seconds since 1970 holds no more
-_MAX_TOKENS = 10**8
 _ROWS_KEPT = 300_000
 
 
@@ -110,10 +104,8 @@ def _byte_lines(path: str, odd: Odd) -> Iterator[bytes]:
                 raw = raw.removeprefix(BOM) if number == 1 else raw
                 if not raw.isspace() and raw:
                     yield raw
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is cut off or damaged") from None
-    except OSError as bad:
-        raise ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}") from None
+    except Exception as bad:
+        raise damage_of(bad, path, number + 1) from None
 
 
 def mapping(value: Any) -> Row:
@@ -129,81 +121,6 @@ def name_of(value: Any, default: str = "unknown") -> str:
 def key_of(value: Any) -> str | None:
     """Return an identifier, None where it is missing or empty."""
     return value if isinstance(value, str) and value else None
-
-
-def time_of(value: Any, odd: Odd) -> float | None:
-    """Return seconds since 1970 of an ISO time or of a number in s, ms, us or ns; None for anything else.
-
-    A time without zone counts as UTC.
-    """
-    if value is None:
-        return None
-    seconds = _iso(value, odd) if isinstance(value, str) else _epoch(number_of(value))
-    if seconds is None or not _FIRST_S <= seconds <= _LAST_S:
-        odd["time not readable"] += 1
-        return None
-    return seconds
-
-
-def _iso(text: str, odd: Odd) -> float | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return _epoch_text(text)
-    if time.tzinfo is None:
-        odd["time without zone, read as UTC"] += 1
-        time = time.replace(tzinfo=UTC)
-    return time.timestamp()
-
-
-def _epoch_text(text: str) -> float | None:
-    try:
-        return _epoch(number_of(float(text)))
-    except ValueError:
-        return None
-
-
-def _epoch(value: float | None) -> float | None:
-    """Return seconds of a time since 1970, whose unit its size tells."""
-    if value is None:
-        return None
-    for least, scale in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
-        if value >= least:
-            return value / scale
-    return value
-
-
-def number_of(value: Any) -> float | None:
-    """Return a finite number, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def duration_of(value: Any, odd: Odd, scale: float = 1.0) -> float | None:
-    """Return a duration in seconds; None where it is missing, negative or longer than a year."""
-    number = number_of(value)
-    if number is None:
-        return None
-    if not 0 <= number * scale <= 366 * 86400:
-        odd["duration negative or absurd"] += 1
-        return None
-    return number * scale
-
-
-def tokens_of(value: Any, odd: Odd) -> int:
-    """Return a count of tokens, 0 where it is missing or cannot be one."""
-    if value is None:
-        return 0
-    number = number_of(value)
-    if number is None or not 0 <= number <= _MAX_TOKENS:
-        odd["token count not readable"] += 1
-        return 0
-    return int(number)
 
 
 @dataclass(slots=True)
@@ -224,6 +141,8 @@ class ToolUse:
     timed: bool = True
     asks_human: bool = False
     may_be_long: bool = False
+    text: str = ""
+    result_text: str = ""
 
 
 def tool_waits(uses: Iterable[ToolUse], odd: Odd, approval: WaitKind = "human") -> list[RecordedWait]:
@@ -242,7 +161,10 @@ def tool_waits(uses: Iterable[ToolUse], odd: Odd, approval: WaitKind = "human") 
             use.end_s, use.own_s = use.start_s, None
         began_s = _began_s(use, use.end_s)
         if began_s is not None:
-            waits.append(RecordedWait(began_s, use.end_s - began_s, "tool", use.name, timing=_timing(use)))
+            texts = use.text, use.result_text
+            waits.append(
+                RecordedWait(began_s, use.end_s - began_s, "tool", use.name, 0, _timing(use), *texts)
+            )
         name = use.name if use.asks_human else APPROVAL
         since_s, until_s = max(use.start_s, use.answered_s), use.end_s if began_s is None else began_s
         if until_s > since_s + (SLACK_S if began_s is not None else 0):
@@ -353,7 +275,7 @@ def session_of(name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str
 def _origin_s(events: list[RecordedEvent]) -> float:
     """Return the first time that the log tells; where it tells none, times count from 0 already."""
     times = (time_s for event in events for time_s in (event.start_s, event.end_s))
-    return min((x for x in times if x >= _FIRST_S), default=min(event.start_s for event in events))
+    return min((x for x in times if x >= EARLIEST_S), default=min(event.start_s for event in events))
 
 
 def _listed(odd: Odd) -> str:

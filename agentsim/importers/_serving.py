@@ -10,72 +10,146 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._checked import json_value, json_values, tokens
+from agentsim.importers._json_values import json_value, json_values
+from agentsim.importers._values import tokens
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait, Timing
 
 TOOL, DELAY, UNTIMED = "tools and waits", "delay", "answer not timed, and wait"
 MISFIT = "hash_ids do not fit input_length"
 UNUSABLE = "rows without usable lengths left out"
-_NUMBERS = r"(\d++(?:, \d++)*+)"
-_HASHES = re.compile(rf'"hash_ids": \[{_NUMBERS}\]', re.ASCII)
+_NUMBERS = r"([0-9][0-9, ]*+)"
+_HASHES = re.compile(rf'"hash_ids": ?\[{_NUMBERS}\]', re.ASCII)
 _ROW = re.compile(
-    r'\{"timestamp": (\d{1,15}), "input_length": (\d{1,9}), "output_length": (\d{1,9}), '
-    rf'"hash_ids": \[{_NUMBERS}\]\}}\s*+',
+    r'\{"timestamp": ?\d{1,15}, ?"input_length": ?(\d{1,8}), ?"output_length": ?(\d{1,8}), ?'
+    rf'"hash_ids": ?\[{_NUMBERS}\]\}}\s*+',
     re.ASCII,
 )
 GENERATION = 500_000
 """So many blocks are remembered for certain, and at most twice as many: what is older has left the cache."""
+_DEPTHS = (8192, 2048, 512, 128)
+"""Lengths of beginnings, in characters, that prompts are told by; a short one is faster looked up whole."""
+_SHORT = 256
+KEPT_CHARS = 16 * 2**20
+"""So much text of hashes is kept, to compare the next prompt with."""
 
 
 class SeenBlocks:
-    """The block hashes seen so far; those not met for long are forgotten, so that memory is bounded."""
+    """The block hashes seen so far; those not met for long are forgotten, so that memory is bounded.
 
-    __slots__ = ("old", "young")
+    Hashes are text, `7, 8, 9`. Most prompts go on with one before: `last` holds the latest hashes behind
+    beginnings of several lengths, so that only what follows the common part is taken apart. Whatever
+    `last` holds is in `young`.
+    """
+
+    __slots__ = ("kept", "last", "old", "young")
 
     def __init__(self) -> None:
         self.young: set[str] = set()
         self.old: set[str] = set()
+        self.last: dict[int, str] = {}
+        self.kept = 0
 
-    def leading(self, hashes: Sequence[str]) -> int:
+    def leading(self, hashes: str) -> int:
         """Return how many blocks from the first on were seen before, and remember all of them."""
-        young, old, count = self.young, self.old, 0
-        for block in hashes:
-            if block not in young and block not in old:
-                break
-            count += 1
-        young.update(hashes if old else hashes[count:])
-        if len(young) > GENERATION:
+        size, common, last = len(hashes), 0, self.last
+        if size < _SHORT:
+            return self._look_up(hashes.split(", "))
+        for depth in _DEPTHS:
+            if depth < size:
+                key = hash(hashes[:depth])
+                if not common and (before := last.get(key)) is not None:
+                    common = _common(before, hashes)
+                last[key] = hashes
+        self.kept += size
+        count = hashes.count(",", 0, common)
+        return count + 1 if common == size else count + self._look_up(hashes[common:].split(", "))
+
+    def _look_up(self, blocks: list[str]) -> int:
+        young, old = self.young, self.old
+        known = (lambda block: block in young or block in old) if old else young.__contains__
+        count = len(list(takewhile(known, blocks)))
+        young.update(blocks if old else blocks[count:])
+        full = len(young) > GENERATION
+        if full:
             self.old, self.young = young, set()
+        if full or self.kept > KEPT_CHARS:
+            self.last, self.kept = {}, 0
         return count
 
 
-def hashes_of(row: Mapping[str, Any]) -> list[str]:
-    """Return a row's block hashes as text, none where one of them is no hash."""
+def _common(before: str, hashes: str) -> int:
+    """Return up to where `hashes` has the same blocks as `before`: where its next one begins, or its end."""
+    size = min(len(before), len(hashes))
+    one, other = before[:size].encode(), hashes[:size].encode()
+    differing = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")  # far faster than a loop
+    same = size - (differing.bit_length() + 7) // 8
+    if same == size and (before[size : size + 1] or ",") == "," == (hashes[size : size + 1] or ","):
+        return min(size + 2, len(hashes))
+    end = hashes.rfind(",", 0, same)
+    return end + 2 if end > 0 else 0
+
+
+def hashes_of(row: Mapping[str, Any]) -> str:
+    """Return a row's block hashes as text, nothing where one of them is no hash."""
     given = row.get("hash_ids")
     if not isinstance(given, list):
-        return []
-    kinds = set(map(type, given))
-    if kinds == {str}:
-        return given
-    return list(map(str, given)) if kinds <= {int, str} else []
+        return given if type(given) is _Hashes else ""
+    return ", ".join(map(_written, given)) if set(map(type, given)) <= {int, str} else ""
+
+
+class _Hashes(str):
+    """Hashes that were taken out of a row as they stand there."""
+
+    __slots__ = ()
+
+
+def _written(block: int | str) -> str:
+    """Return a hash as ASCII without a comma, each its own."""
+    plain = str(block)
+    return plain if plain.isalnum() and plain.isascii() else ascii(plain).replace(",", "\\2c")
+
+
+Plain = tuple[int, int, str]
+"""Prompt tokens, output tokens and hashes of a row that holds nothing else but its time."""
+
+
+def plain_row(source: str) -> Any:
+    """Return what a line of JSON holds; rows as published traces write them as `Plain`, for speed."""
+    plain = _ROW.fullmatch(source)
+    hashes = None if plain is None else _plain_hashes(plain[3])
+    if plain is None or hashes is None:
+        return json_row(source)
+    return int(plain[1]), int(plain[2]), hashes
 
 
 def json_row(source: str) -> Any:
-    """Return what a line of JSON holds; rows as published traces write them are taken apart, for speed."""
-    plain = _ROW.fullmatch(source)
-    if plain is not None:
-        at, prompt, output, hashes = plain.groups()
-        lengths = {"input_length": int(prompt), "output_length": int(output)}
-        return {"timestamp": int(at), **lengths, "hash_ids": hashes.split(", ")}
+    """Return what a line of JSON holds; its hashes stay text, for speed."""
     inside = _HASHES.search(source)
-    if inside is not None:
+    hashes = None if inside is None else _plain_hashes(inside[1])
+    if inside is not None and hashes is not None:
         row = json_value(source[: inside.start(1)] + source[inside.end(1) :])
         if isinstance(row, dict) and row.get("hash_ids") == []:
-            return row | {"hash_ids": inside[1].split(", ")}
+            row["hash_ids"] = _Hashes(hashes)
+            return row
     return json_value(source)
+
+
+def _plain_hashes(listed: str) -> str | None:
+    """Return numbers with `, ` between them; None where a list of JSON would not be written so."""
+    if " " not in listed:
+        listed = listed.replace(",", ", ")
+    commas = listed.count(",")
+    plain = commas == listed.count(", ") == listed.count(" ") and listed[-1] != " "
+    return listed if plain else None
+
+
+def blocks_in(hashes: str) -> int:
+    """Return how many hashes a text holds."""
+    return hashes.count(",") + 1 if hashes else 0
 
 
 def fits(blocks: int, prompt: int, block: int) -> bool:
@@ -97,14 +171,20 @@ def lengths_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
     return None if prompt is None or output is None else (prompt, output)
 
 
-def rows_of(path: str, odd: Counter[str], wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (`file:line`, row) of a trace; what is no object is counted in `odd`."""
-    for place, value in json_values(path, odd, json_row):
-        for row in value if isinstance(value, list) else (value,):
-            if isinstance(row, dict):
-                yield place, row
-            else:
-                odd[wanted] += 1
+def rows_of(path: str, odd: Counter[str], wanted: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line, row) of a trace; what is no object is counted in `odd`."""
+    for line, value in json_values(path, odd, json_row):
+        for row in rows_in(value, odd, wanted):
+            yield line, row
+
+
+def rows_in(value: Any, odd: Counter[str], wanted: str) -> Iterator[dict[str, Any]]:
+    """Yield the row that a value is, or the rows in it; what is no object is counted in `odd`."""
+    for row in value if isinstance(value, list) else (value,):
+        if isinstance(row, dict):
+            yield row
+        else:
+            odd[wanted] += 1
 
 
 def refuse_empty(path: str, what: str) -> ImportFormatError:
@@ -126,6 +206,7 @@ class Request:
     tool_s: float | None = None
     delay_s: float | None = None
     tools: tuple[tuple[str, float, float], ...] = ()
+    said: str = ""
 
     @property
     def end_s(self) -> float:
@@ -142,7 +223,8 @@ class Request:
         """Return the request as a model call."""
         cached = min(self.cached, self.prompt)
         tokens_ = self.prompt, cached, self.output
-        return RecordedCall(self.start_s, self.length_s, self.model, *tokens_, timing=self.timing)
+        known = self.timing, self.said
+        return RecordedCall(self.start_s, self.length_s, self.model, *tokens_, 0, None, *known)
 
 
 def lane_events(requests: Sequence[Request], odd: Counter[str]) -> tuple[RecordedEvent, ...]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from agentsim.importers._checked import seconds, text, tokens
+from agentsim.importers._json_values import text
+from agentsim.importers._values import seconds, tokens
 
 Kind = Literal["model", "tool", "agent", "other"]
 Attributes = Mapping[str, Any]

@@ -25,7 +25,10 @@ LONGEST_NS, FAR_NS = 30 * 86_400 * S, 365 * 86_400 * S
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """One span, of its texts only the names. Times are ns since 1970, None where the file has none."""
+    """One span. Times are ns since 1970, None where the file has none.
+
+    `given` and `gave` are what a model or tool was told and answered; both only where asked for.
+    """
 
     trace: str
     id: str
@@ -42,6 +45,8 @@ class Span:
     session: str = ""
     asked: frozenset[str] = NO_TOOLS
     timing: Timing = "measured"
+    given: str = ""
+    gave: str = ""
     above: Span | None = field(default=None, init=False)
     below: list[Span] = field(init=False)
 

@@ -95,6 +95,7 @@ class _Session:
         self.turns: list[_Turn] = []
         self.lanes = [_Lane("main", None)]
         self.taken = Counter({"main": 1})
+        self.heard: dict[str, str] = {}  # what a user said last, by lane
 
     def add(self, spans: Sequence[Span]) -> None:
         noted: Counter[str] = Counter()
@@ -166,23 +167,27 @@ class _Session:
                 inside = self._open(span.name, around) if own else around
                 lanes[id(span)] = inside
                 if span.kind == "model":
-                    inside.events.append(self._call(span))
+                    inside.events.append(self._call(span, inside.name))
                 elif span.kind == "tool":
                     around.events.append(self._tool(span))
 
-    def _call(self, span: Span) -> RecordedEvent:
+    def _call(self, span: Span, lane: str) -> RecordedEvent:
         start_s, length_s = self._s(span.start), (span.end - span.start) / S
         if span.failed and span.usage is None:
             return RecordedWait(start_s, length_s, "harness", FAILED, timing=span.timing)
         usage, length_s = span.usage or _NO_USAGE, 0.0 if span.timing == "absent" else length_s
         tokens = usage.prompt, usage.cached, usage.output, usage.thinking
-        return RecordedCall(start_s, length_s, span.model or "unknown", *tokens, span.ttft_s, span.timing)
+        said, self.heard[lane] = "" if self.heard.get(lane) == span.given else span.given, span.given
+        model = span.model or "unknown"
+        known = span.ttft_s, span.timing, said, span.gave
+        return RecordedCall(start_s, length_s, model, *tokens, *known)
 
     def _tool(self, span: Span) -> RecordedWait:
         plain = span.name.lower().replace("_", "").replace("-", "").replace(" ", "")
         kind: WaitKind = "human" if plain in _HUMAN_TOOLS else "tool"
         length_s = (span.end - span.start) / S
-        return RecordedWait(self._s(span.start), length_s, kind, span.name, timing=span.timing)
+        texts = span.given, span.gave
+        return RecordedWait(self._s(span.start), length_s, kind, span.name, 0, span.timing, *texts)
 
 
 def _extent(spans: Iterable[Span]) -> Extent | None:

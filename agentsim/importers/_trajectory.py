@@ -1,4 +1,4 @@
-"""What the importers of benchmark trajectories share: lenient reading of files, times and tokens.
+"""What the importers of benchmark trajectories share: lenient reading of files, estimates of tokens.
 
 The fields of such logs are written by many hands. What is not of the expected type counts as absent; what
 that costs is counted by the importer in `odd`, by reason.
@@ -12,21 +12,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._values import first_tokens
 from agentsim.importers.base import joined, lines_of
 from agentsim.units import MAX_TOKENS
 
 ESTIMATED = "tokens estimated from text"
 NO_CACHE = "cached tokens not recorded"
 
-FIRST_S, LAST_S = 946_684_800.0, 4_102_444_800.0  # years 2000 and 2100: no log is from outside
 _TEXT_KEYS = ("text", "content", "thinking", "tool_calls", "function", "arguments")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IMAGE = re.compile(r"data:[\w/+.-]{1,60};base64,[A-Za-z0-9+/=]+")
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
@@ -138,51 +136,6 @@ def words(value: Any, default: str = "") -> str:
         return default
     name = value.strip()[:200]
     return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
-
-
-def number(value: Any) -> float | None:
-    """Return a number, None for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e30 else None
-
-
-def tokens(value: Any) -> int | None:
-    """Return a count of tokens, None for what is none."""
-    if type(value) is int:
-        return value if 0 <= value <= MAX_TOKENS else None
-    found = number(value)
-    return int(found) if found is not None and 0 <= found <= MAX_TOKENS else None
-
-
-def first_tokens(data: Mapping[str, Any], *keys: str) -> int | None:
-    """Return the count under the first of `keys` that holds one."""
-    for key in keys:
-        found = tokens(data.get(key))
-        if found is not None:
-            return found
-    return None
-
-
-def instant(value: Any) -> float | None:
-    """Return seconds since 1970 of an ISO time (naive: UTC) or an epoch in s, ms, µs or ns, else None."""
-    found = _iso(value) if isinstance(value, str) else number(value)
-    for _ in range(3):
-        if found is not None and found > 100 * 1e9:
-            found /= 1e3
-    return found if found is not None and FIRST_S <= found <= LAST_S else None
-
-
-def _iso(text: str) -> float | None:
-    try:
-        at = datetime.fromisoformat(text.strip())
-        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return number(float(text)) if len(text) < 40 else None
-    except ValueError:
-        return None
 
 
 def chars(value: Any) -> int:

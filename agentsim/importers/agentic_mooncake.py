@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, instant_ns, seconds, text, tokens
+from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
     Request,
     SeenBlocks,
+    blocks_in,
     cached_tokens,
     fits,
     hashes_of,
@@ -28,6 +29,7 @@ from agentsim.importers._serving import (
     refuse_empty,
     rows_of,
 )
+from agentsim.importers._values import FURTHEST_S, instant_ns, seconds, tokens
 from agentsim.importers.mooncake import AGENTIC
 from agentsim.recorded import RecordedLane, RecordedSession
 
@@ -101,9 +103,10 @@ class _Trace:
             self.odd["requests written twice"] += 1
             return
         hashes = hashes_of(row)
-        read.blocks = len(hashes)
+        read.blocks = blocks_in(hashes)
         read.leading = self.seen.setdefault(read.play, SeenBlocks()).leading(hashes)
-        self.fitting.update(size for size in BLOCKS if hashes and fits(len(hashes), lengths[0], size))
+        if hashes and not self.block_size:
+            self.fitting.update([size for size in BLOCKS if fits(read.blocks, lengths[0], size)])
         self.rows[read.id] = read
 
     def block(self) -> int:
@@ -155,7 +158,9 @@ class _Groups:
 
 def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
     at_s = seconds(
-        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None), 1e3
+        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None),
+        1e3,
+        FURTHEST_S,
     )
     links = _dicts(row.get("dependencies"))
     api_s = seconds(row.get("recorded_api_time_ms"), 1e3)

@@ -13,21 +13,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentsim.importers._draft import MAX_SPAN_S, Draft, Lane, made_call, of_values, rescale, told
+from agentsim.importers._draft import Draft, Lane, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._texts import text_in, together, written
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    first_tokens,
-    instant,
-    number,
     stem,
     sub,
-    tokens,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers._values import LONGEST_S, first_tokens, instant, number, tokens
 from agentsim.importers.base import objects
 from agentsim.recorded import (
     RecordedCall,
@@ -37,11 +35,14 @@ from agentsim.recorded import (
     Timing,
     WaitKind,
 )
+from agentsim.units import MAX_TOKENS
 
 MAX_DEPTH = 16
 MAX_SUM = 1000
 """A step may stand for several calls; of more than this the count is not believed."""
 CLOCK_STEP_S = 1.0
+
+Texts = tuple[str, ...]
 
 _VERSION = re.compile(r"ATIF-v1\.[0-8](\.\d+)?")
 _SECONDS = ("duration_s", "duration_sec", "duration_seconds", "latency_s", "execution_time", "elapsed_s")
@@ -60,20 +61,24 @@ class Atif:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield a session for each trajectory; those inside another are its sub-agents."""
-        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path, False)), path)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        yield from told(of_values(path, lambda value: _sessions(value, path, True)), path)
 
 
 PLUGIN = Atif()
 
 
-def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+def _sessions(data: Any, path: str, keep_text: bool) -> Iterator[RecordedSession | None]:
     for root in objects(data) if isinstance(data, list) else [sub(data)]:
-        yield _session(root, stem(path))
+        yield _session(root, stem(path), keep_text)
 
 
-def _session(root: dict[str, Any], default: str) -> RecordedSession | None:
+def _session(root: dict[str, Any], default: str, keep_text: bool) -> RecordedSession | None:
     name = words(root.get("session_id")) or words(root.get("trajectory_id"), default)
-    draft = Draft(name, PLUGIN.name)
+    draft = Draft(name, PLUGIN.name, keep_text=keep_text)
     if not _VERSION.fullmatch(words(root.get("schema_version"))):
         draft.odd["version of ATIF that is not known here"] += 1
     timed = any(instant(step.get("timestamp")) for step in objects(root.get("steps")))
@@ -95,6 +100,7 @@ class _Reader:
         self.inside = objects(data.get("subagent_trajectories"))  # those that no step has referred to yet
         self.toolless: bool | None = None  # whether the latest answer asked for no tool; None before any
         self.awaited_s = 0.0  # when the latest sub-agent ended
+        self.said = ""  # what the user said before the next call, where it is kept
         self.blurred = False  # whether it asked for tools whose time is not known
 
     def read(self) -> None:
@@ -138,6 +144,8 @@ class _Reader:
             self._answer(step, text, results)
         else:
             self._other(step, source == "user")
+            if source == "user":
+                self.said = together([self.said, self._kept(step.get("message"))])
             self.context.add(text)
             if source == "system" and self.toolless is None and self.depth == 1:
                 self.draft.system_tokens += text_tokens(text)
@@ -184,7 +192,9 @@ class _Reader:
             prompt, cached, output, thinking = part
             whole = prompt, min(cached, prompt), output, min(thinking, output)
             span = start_s + length_s * index / count, length_s / count
-            self.lane.events.append(made_call(span, model, whole, timing))
+            texts = (self.said, self._kept(step.get("message"))) if not index else ("", "")
+            self.lane.events.append(made_call(span, model, whole, timing, texts))
+        self.said = ""
 
     def _span(self, step: dict[str, Any]) -> tuple[float, float, Timing]:
         """Return start, length and how it is known of a step's call; what came before ended at `now_s`."""
@@ -209,18 +219,25 @@ class _Reader:
     def _tool(self, call: dict[str, Any], result: dict[str, Any], begun_s: float) -> None:
         start_s, end_s = _invocation(call) if self.timed else (None, None)
         name = words(call.get("function_name"), "tool")
+        given = written(call.get("arguments")) if self.draft.keep_text else ""
+        texts = given, self._kept(result.get("content"))
         kind: WaitKind = "human" if name in _ASKS_A_HUMAN else "tool"
         known_s = _duration(sub(call, "extra"), sub(result, "extra"))
         if start_s is not None and end_s is not None and end_s >= start_s:
-            self._wait(start_s, self.draft.span(start_s, end_s, "tool"), kind, name, "measured")
+            self._wait(start_s, self.draft.span(start_s, end_s, "tool"), kind, name, "measured", texts)
         elif known_s is not None:
-            self._wait(begun_s, known_s, kind, name, "measured")
+            self._wait(begun_s, known_s, kind, name, "measured", texts)
         else:
-            self._wait(begun_s, 0.0, kind, name, "absent")
+            self._wait(begun_s, 0.0, kind, name, "absent", texts)
             self.blurred = True
 
-    def _wait(self, start_s: float, length_s: float, kind: WaitKind, name: str, timing: Timing) -> None:
-        self.lane.events.append(RecordedWait(start_s, length_s, kind, name, timing=timing))
+    def _kept(self, content: Any) -> str:
+        return text_in(content) if self.draft.keep_text else ""
+
+    def _wait(
+        self, start_s: float, length_s: float, kind: WaitKind, name: str, timing: Timing, texts: Texts = ()
+    ) -> None:
+        self.lane.events.append(RecordedWait(start_s, length_s, kind, name, 0, timing, *texts))
         self.now_s = max(self._now(), start_s + length_s)
 
     # ---- everything else
@@ -293,8 +310,8 @@ class _Reader:
         known = any(usage_of(sub(step, "metrics")) for step in objects(self.data.get("steps")))
         totals = sub(self.data, "final_metrics")
         if not known and any(isinstance(event, RecordedCall) for event in self.lane.events):
-            prompt = first_tokens(totals, "total_prompt_tokens")
-            rescale(self.lane, prompt, first_tokens(totals, "total_completion_tokens"))
+            names = "total_prompt_tokens", "total_completion_tokens"
+            rescale(self.lane, *(first_tokens(totals, name, most=MAX_TOKENS) for name in names))
 
 
 def _refers(ref: dict[str, Any], inner: dict[str, Any]) -> bool:
@@ -313,6 +330,6 @@ def _duration(*extras: dict[str, Any]) -> float | None:
         for names, per_s in ((_SECONDS, 1.0), (_MILLISECONDS, 1e3)):
             for name in names:
                 value = number(extra.get(name))
-                if value is not None and 0 <= value / per_s <= MAX_SPAN_S:
+                if value is not None and 0 <= value / per_s <= LONGEST_S:
                     return value / per_s
     return None

@@ -7,11 +7,15 @@ whatever it cannot read is an `ImportFormatError` that starts with `file:line:`.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
 from typing import IO, Any, NoReturn, Protocol, cast, runtime_checkable
 
 from agentsim import plugins
@@ -22,6 +26,7 @@ HEAD_BYTES = 64 * 2**10
 MAX_LINE_BYTES = 256 * 2**20
 
 _GZIP = b"\x1f\x8b"
+_BUFFER_BYTES = 256 * 2**10
 _ZSTD = b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 
@@ -54,12 +59,28 @@ class PartAware(Protocol):
         ...
 
 
-def open_sessions(path: str, format: str | None = None) -> Iterator[RecordedSession]:
+@runtime_checkable
+class TextAware(Protocol):
+    """An importer of a format that holds what was said and not only how much of it."""
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield the same sessions as `sessions`, with the texts that the log has of them."""
+        ...
+
+
+def sessions_of(importer: Importer, path: str, keep_text: bool = False) -> Iterator[RecordedSession]:
+    """Return the sessions of a log; their texts come with them only where asked for, if the log has any."""
+    if keep_text and isinstance(importer, TextAware):
+        return importer.sessions_with_text(path)
+    return importer.sessions(path)
+
+
+def open_sessions(path: str, format: str | None = None, keep_text: bool = False) -> Iterator[RecordedSession]:
     """Return the sessions of a log, read by the importer called `format`, or by the one that fits.
 
     The choice is made at once, the sessions are read as they are asked for.
     """
-    return importer_of(path, format).sessions(path)
+    return sessions_of(importer_of(path, format), path, keep_text)
 
 
 def importer_of(path: str, format: str | None = None) -> Importer:
@@ -99,13 +120,55 @@ def head_of(path: str) -> bytes:
         with open(path, "rb") as file:
             raw = file.read(HEAD_BYTES)
     except OSError as bad:
-        _unreadable(path, bad)
-    if raw.startswith(_ZSTD):
-        raise ImportFormatError(f"{path}:1: packed with zstd; unpack it first ('zstd -d')")
+        raise _unreadable(path, bad) from None
     head = _unpacked(raw) if raw.startswith(_GZIP) else raw
+    if raw.startswith(_ZSTD):
+        head = _zstd_head(path)
     if not raw.strip():
         raise ImportFormatError(f"{path}:1: the file is empty")
     return head.removeprefix(BOM)
+
+
+_tell: ContextVar[Callable[[int], None] | None] = ContextVar("bytes read", default=None)
+
+
+@contextmanager
+def telling_bytes(tell: Callable[[int], None]) -> Iterator[None]:
+    """Call `tell` with the number of bytes that are read of any log meanwhile, as they lie on the disk."""
+    before = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(before)
+
+
+class _Told(io.FileIO):
+    """A file that tells how much of it was read."""
+
+    def readinto(self, buffer: Any) -> int | None:
+        size = super().readinto(buffer)
+        if size and (tell := _tell.get()) is not None:
+            tell(size)
+        return size
+
+
+def _zstd(file: IO[bytes], path: str) -> IO[bytes]:
+    """Return the contents of a file packed with zstd, by Python's own reader or by that of `zstandard`."""
+    try:
+        unpacked = import_module("compression.zstd").open(file)
+    except ImportError:
+        try:
+            reader = (
+                import_module("zstandard").ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            )
+        except ImportError:
+            file.close()
+            raise ImportFormatError(f"{path}:1: packed with zstd; {_NO_ZSTD}") from None
+        unpacked = io.BufferedReader(reader)
+    return cast(IO[bytes], unpacked)
+
+
+_NO_ZSTD = "'pip install agentsim[zstd]' reads it, and so does Python 3.14; or unpack it first ('zstd -d')"
 
 
 def _unpacked(raw: bytes) -> bytes:
@@ -114,6 +177,25 @@ def _unpacked(raw: bytes) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(raw, HEAD_BYTES)
     except zlib.error:
         return b""
+
+
+def _zstd_head(path: str) -> bytes:
+    with opened(path) as file:
+        try:
+            return file.read(HEAD_BYTES)
+        except Exception as bad:
+            raise damage_of(bad, path, 1) from None
+
+
+def damage_of(bad: Exception, path: str, line: int) -> ImportFormatError:
+    """Return the error for what broke the unpacking of a file; whatever else was raised is raised again."""
+    if isinstance(bad, EOFError):
+        return ImportFormatError(f"{path}:{line}: the packed file is cut off")
+    if isinstance(bad, gzip.BadGzipFile | zlib.error) or type(bad).__name__ == "ZstdError":
+        return ImportFormatError(f"{path}:{line}: the packed file is damaged: {bad}")
+    if isinstance(bad, OSError):
+        return _unreadable(path, bad)
+    raise bad
 
 
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
@@ -129,19 +211,22 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
                 text = _text(raw.removeprefix(BOM) if number == 1 else raw, f"{path}:{number}")
                 if text.strip():
                     yield number, text
-    except EOFError:
-        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is cut off") from None
-    except (gzip.BadGzipFile, zlib.error) as bad:
-        raise ImportFormatError(f"{path}:{number + 1}: the gzip file is damaged: {bad}") from None
-    except OSError as bad:
-        _unreadable(path, bad)
+    except Exception as bad:  # what reads zstd has errors of its own
+        raise damage_of(bad, path, number + 1) from None
 
 
 def opened(path: str) -> IO[bytes]:
-    """Open a file, packed with gzip or not, for its bytes."""
+    """Open a file, packed with gzip or zstd or not at all, for its bytes."""
     with open(path, "rb") as file:
-        packed = file.read(2) == _GZIP
-    return cast(IO[bytes], gzip.open(path, "rb")) if packed else open(path, "rb")
+        start = file.read(4)
+    plain = cast(IO[bytes], io.BufferedReader(_Told(path), _BUFFER_BYTES))
+    if start == _ZSTD:
+        return _zstd(plain, path)
+    if start.startswith(_GZIP):
+        packed = gzip.GzipFile(fileobj=plain)
+        packed.myfileobj = plain  # type: ignore[assignment]  # which closes it as well
+        return cast(IO[bytes], packed)
+    return plain
 
 
 def _text(raw: bytes, place: str) -> str:
@@ -153,10 +238,10 @@ def _text(raw: bytes, place: str) -> str:
         raise ImportFormatError(f"{place}: not text (byte {bad.start} of the line is not UTF-8)") from None
 
 
-def _unreadable(path: str, bad: OSError) -> NoReturn:
+def _unreadable(path: str, bad: OSError) -> ImportFormatError:
     if isinstance(bad, FileNotFoundError):
-        raise ImportFormatError(f"{path}: no such file{_nearest(path)}") from None
-    raise ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}") from None
+        return ImportFormatError(f"{path}: no such file{_nearest(path)}")
+    return ImportFormatError(f"{path}: {(bad.strerror or str(bad)).lower()}")
 
 
 def _nearest(path: str) -> str:

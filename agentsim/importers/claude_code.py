@@ -23,7 +23,8 @@ _SESSION = re.compile(rb'"sessionId"\s*:|"leafUuid"\s*:|"messageId"\s*:')
 _STREAM = re.compile(rb'"type"\s*:\s*"system"[^{}]*"subtype"\s*:\s*"init"|"parent_tool_use_id"\s*:')
 _EXPORT = re.compile(rb'\s*\{\s*"loglines"\s*:\s*\[')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([\w-]{1,100})"')
-_AGENT_FILE = re.compile(r"agent-([\w-]{1,100})\.jsonl")
+_AGENT_FILE = re.compile(r"agent-([\w-]{1,100})\.jsonl(\.gz|\.zst)?")
+_PACKED = ("", ".gz", ".zst")
 _BEGINS = b'{"parentUuid"'
 
 
@@ -42,12 +43,11 @@ class ClaudeCode:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the one session of a file, with the sub-agents in files of their own."""
-        session = Session(os.path.basename(path).partition(".")[0], self.name, f"{path}:1")
-        for row in _rows(path, session):
-            session.take(row)
-        for agent, file in _agent_files(path, session.agents):
-            _take_agent(session, agent, file)
-        yield session.read()
+        yield _session(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield it with what was said; what a human answered to a tool that asks is not kept."""
+        yield _session(path, keep_text=True)
 
     def main_file_of(self, path: str) -> str | None:
         """Return the session's file that a sub-agent's file is read with, None for any other file."""
@@ -56,10 +56,20 @@ class ClaudeCode:
             return None
         above, marker, _ = (folder + os.sep).rpartition(f"{os.sep}subagents{os.sep}")
         main = f"{above}.jsonl" if marker else os.path.join(folder, f"{_session_id(path)}.jsonl")
-        return main if os.path.isfile(main) else None
+        return next((main + end for end in _PACKED if os.path.isfile(main + end)), None)
 
 
 PLUGIN = ClaudeCode()
+
+
+def _session(path: str, keep_text: bool) -> RecordedSession:
+    name = os.path.basename(path).partition(".")[0]
+    session = Session(name, PLUGIN.name, f"{path}:1", keep_text=keep_text)
+    for row in _rows(path, session):
+        session.take(row)
+    for agent, file in _agent_files(path, session.agents):
+        _take_agent(session, agent, file)
+    return session.read()
 
 
 def _session_id(path: str) -> str:
@@ -88,7 +98,7 @@ def _document(path: str) -> list[Row]:
 
 def _agent_files(path: str, mentioned: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (agent id, file) of a session's sub-agents; nothing is opened but what its own folder holds."""
-    stem = path.removesuffix(".gz").removesuffix(".jsonl")
+    stem = path.removesuffix(".gz").removesuffix(".zst").removesuffix(".jsonl")
     for folder, _, names in sorted(os.walk(os.path.join(stem, "subagents"))):
         for name in sorted(names):
             found = _AGENT_FILE.fullmatch(name)
@@ -96,9 +106,9 @@ def _agent_files(path: str, mentioned: set[str]) -> Iterator[tuple[str, str]]:
                 yield found[1], os.path.join(folder, name)
     folder = os.path.dirname(path) or "."
     for agent in sorted(mentioned):
-        name = f"agent-{agent}.jsonl"
-        if _AGENT_FILE.fullmatch(name) and name != os.path.basename(path) and _is_file(folder, name):
-            yield agent, os.path.join(folder, name)
+        for name in (f"agent-{agent}.jsonl{end}" for end in _PACKED):
+            if _AGENT_FILE.fullmatch(name) and name != os.path.basename(path) and _is_file(folder, name):
+                yield agent, os.path.join(folder, name)
 
 
 def _is_file(folder: str, name: str) -> bool:

@@ -41,10 +41,19 @@ class Codex:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the one session of a file. Sub-agents are files, and so sessions, of their own."""
-        session = Session(os.path.basename(path).partition(".")[0], self.name, f"{path}:1")
-        for row in rows_of(path, session.odd, b'{"timestamp"', b'"timestamp":'):
-            session.take(row)
-        yield session.read()
+        yield _session(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield it with what was said."""
+        yield _session(path, keep_text=True)
 
 
 PLUGIN = Codex()
+
+
+def _session(path: str, keep_text: bool) -> RecordedSession:
+    name = os.path.basename(path).partition(".")[0]
+    session = Session(name, PLUGIN.name, f"{path}:1", keep_text=keep_text)
+    for row in rows_of(path, session.odd, b'{"timestamp"', b'"timestamp":'):
+        session.take(row)
+    return session.read()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import instant_ns, json_value, json_values, text, tokens
+from agentsim.importers._json_values import json_value, json_values, text
 from agentsim.importers._span_attributes import (
     NO_TOOLS,
     Kind,
@@ -25,8 +25,10 @@ from agentsim.importers._span_attributes import (
     settled,
     usage_of,
 )
+from agentsim.importers._span_texts import texts_of
 from agentsim.importers._span_trees import S, Span
 from agentsim.importers._spans import recorded_sessions
+from agentsim.importers._values import instant_ns, tokens
 from agentsim.recorded import RecordedSession
 
 _TYPES: Mapping[str, Kind] = {"GENERATION": "model", "TOOL": "tool", "AGENT": "agent"}
@@ -69,15 +71,23 @@ class Langfuse:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the sessions: the traces of one `sessionId`, or each trace that has none."""
-        odd: Counter[str] = Counter()
-        spans = (span for _, value in json_values(path, odd) for span in _spans(value))
-        yield from recorded_sessions(spans, self.name, path, odd)
+        return _sessions(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        return _sessions(path, keep_text=True)
 
 
 PLUGIN = Langfuse()
 
 
-def _spans(value: Any) -> Iterator[Span]:
+def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
+    odd: Counter[str] = Counter()
+    spans = (span for _, value in json_values(path, odd) for span in _spans(value, keep_text))
+    yield from recorded_sessions(spans, PLUGIN.name, path, odd)
+
+
+def _spans(value: Any, keep_text: bool) -> Iterator[Span]:
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict):
             continue
@@ -85,15 +95,17 @@ def _spans(value: Any) -> Iterator[Span]:
         if isinstance(inside, list):
             trace = item.get("trace") if isinstance(item.get("trace"), dict) else item
             about = trace if isinstance(trace, dict) else {}
-            yield from (_span(o, about) for o in inside if isinstance(o, dict))
+            yield from (_span(o, about, keep_text) for o in inside if isinstance(o, dict))
         elif "startTime" in item:
-            yield _span(item, {})
+            yield _span(item, {}, keep_text)
 
 
-def _span(data: dict[str, Any], trace: Mapping[str, Any]) -> Span:
+def _span(data: dict[str, Any], trace: Mapping[str, Any], keep_text: bool) -> Span:
     attributes = _attributes(data.get("metadata"))
     kind = _TYPES.get(text(data.get("type"))) or _kind(text(data.get("type")), attributes)
     start_ns, first = instant_ns(data.get("startTime")), instant_ns(data.get("completionStartTime"))
+    values = {"input.value": data.get("input"), "output.value": data.get("output")}
+    texts = texts_of(kind, values) if keep_text else ("", "")
     return Span(
         trace=text(data.get("traceId")) or text(trace.get("id")),
         id=text(data.get("id")),
@@ -109,6 +121,8 @@ def _span(data: dict[str, Any], trace: Mapping[str, Any]) -> Span:
         response=response_of(attributes),
         session=text(trace.get("sessionId")) or text(data.get("sessionId")),
         asked=_asked(data.get("toolCallNames")) or asked_of(attributes),
+        given=texts[0],
+        gave=texts[1],
     )
 
 

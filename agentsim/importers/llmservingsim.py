@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, seconds, text, tokens
+from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import TOOL, UNUSABLE, refuse_empty, rows_of
+from agentsim.importers._values import seconds, tokens
 from agentsim.recorded import RecordedCall, RecordedEvent, RecordedLane, RecordedSession, RecordedWait
 
 _UNKNOWN_CACHE = "calls whose cached tokens are not told"
@@ -33,8 +34,8 @@ class LLMServingSim:
         """Yield one session a line, its clock started at the first request."""
         odd: Counter[str] = Counter()
         found = False
-        for place, row in rows_of(path, odd, DAMAGED):
-            session = _session(row, place, odd)
+        for line, row in rows_of(path, odd, DAMAGED):
+            session = _session(row, line, odd)
             if session is not None:
                 found = True
                 yield session
@@ -46,14 +47,14 @@ class LLMServingSim:
 PLUGIN = LLMServingSim()
 
 
-def _session(row: dict[str, Any], place: str, odd: Counter[str]) -> RecordedSession | None:
+def _session(row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
     inside = row.get("sub_requests", [row])
     chain = [item for item in inside if isinstance(item, dict)] if isinstance(inside, list) else []
     events = tuple(_events(chain, bool(row.get("reuse_previous_kv")), text(row.get("model")), odd))
     if not any(isinstance(event, RecordedCall) for event in events):
         odd[UNUSABLE] += 1
         return None
-    name = text(row.get("session_id")) or text(row.get("request_id")) or f"row {place.rpartition(':')[2]}"
+    name = text(row.get("session_id")) or text(row.get("request_id")) or f"row {line}"
     noted = dict(sorted((+odd).items()))
     return RecordedSession(name, PLUGIN.name, (RecordedLane("main", None, events),), 0, noted)
 

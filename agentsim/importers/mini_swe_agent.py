@@ -12,10 +12,10 @@ from typing import Any
 
 from agentsim.importers._draft import Draft, made_call, of_values, told
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._texts import text_in, together, written
 from agentsim.importers._trajectory import (
     Context,
     chars,
-    instant,
     is_list_of_objects,
     stem,
     sub,
@@ -23,6 +23,7 @@ from agentsim.importers._trajectory import (
     usage_of,
     words,
 )
+from agentsim.importers._values import instant
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
@@ -51,17 +52,21 @@ class MiniSweAgent:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the session of a file."""
-        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path, False)), path)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield it with what was said."""
+        yield from told(of_values(path, lambda value: _sessions(value, path, True)), path)
 
 
 PLUGIN = MiniSweAgent()
 
 
-def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+def _sessions(data: Any, path: str, keep_text: bool) -> Iterator[RecordedSession | None]:
     messages = objects(data if isinstance(data, list) else sub(data).get("messages"))
     name = words(sub(data).get("instance_id"), stem(path))
     model = words(sub(data, "info", "config", "model").get("model_name"), "unknown")
-    yield _Reader(name, model).read(messages)
+    yield _Reader(name, model, keep_text).read(messages)
 
 
 def _role(message: dict[str, Any]) -> str:
@@ -74,8 +79,10 @@ def _role(message: dict[str, Any]) -> str:
 
 
 class _Reader:
-    def __init__(self, name: str, model: str) -> None:
+    def __init__(self, name: str, model: str, keep_text: bool) -> None:
         self.draft, self.model = Draft(name, PLUGIN.name), model
+        self.keep_text, self.said = keep_text, ""
+        self.asked: list[str] = []
         self.context = Context(self.draft.odd)
         self.now_s: float | None = None
         self.tools = 0  # asked for and not yet answered
@@ -109,8 +116,10 @@ class _Reader:
         start_s, length_s, timing = self._span(extra, "call")
         self.draft.odd["call without a time"] += timing == "absent"
         model = self.model if self.model != "unknown" else words(response.get("model"), "unknown")
-        self.draft.lanes[0].events.append(made_call((start_s, length_s), model, counts, timing))
+        texts, self.said = (self.said, self._kept(message, "content", "output")), ""
+        self.draft.lanes[0].events.append(made_call((start_s, length_s), model, counts, timing, texts))
         actions = extra.get("actions")
+        self.asked = [written(sub(a).get("command") or a) for a in objects(actions)] if self.keep_text else []
         self.tools = len(actions) if isinstance(actions, list) else 1
         self.answered = True
 
@@ -124,11 +133,16 @@ class _Reader:
             return at_s, 0.0, "absent"
         return self.draft.inferred(before_s, at_s, what)
 
+    def _kept(self, message: dict[str, Any], *keys: str) -> str:
+        return together(text_in(message.get(key)) for key in keys) if self.keep_text else ""
+
     def _input(self, message: dict[str, Any], role: str) -> None:
         """Add the wait that a message ends: a tool's, in turn for those of one answer, or a human's."""
         extra = sub(message, "extra")
         start_s, length_s, timing = self._span(extra, "tool")
+        told = self._kept(message, "content", "output")
         if not self.answered:
+            self.said = together([self.said, told])
             return
         interrupt = words(extra.get("interrupt_type"))
         kind: WaitKind = "tool"
@@ -140,4 +154,6 @@ class _Reader:
         if kind == "tool" or length_s:
             name = {"tool": _SHELL, "human": _HUMAN, "harness": "harness"}[kind]
             known: Timing = "measured" if timing == "inferred" else timing
-            self.draft.lanes[0].events.append(RecordedWait(start_s, length_s, kind, name, timing=known))
+            texts = (self.asked.pop(0) if self.asked else "", told) if kind == "tool" else ()
+            self.draft.lanes[0].events.append(RecordedWait(start_s, length_s, kind, name, 0, known, *texts))
+        self.said = together([self.said, told]) if kind == "human" else self.said

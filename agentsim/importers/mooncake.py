@@ -13,21 +13,24 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from agentsim.importers._checked import DAMAGED, seconds, text
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._json_values import DAMAGED, json_values, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
+    Plain,
     Request,
     SeenBlocks,
     cached_tokens,
-    fits,
     hashes_of,
     lane_events,
     lengths_of,
+    plain_row,
     refuse_empty,
-    rows_of,
+    rows_in,
 )
+from agentsim.importers._texts import text_in
+from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession
 
 BLOCK_TOKENS = 512
@@ -59,34 +62,57 @@ class Mooncake:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield rows without a session as they come, then the sessions in order of first appearance."""
-        odd: Counter[str] = Counter()
-        read = _Reader()
-        for place, row in rows_of(path, odd, DAMAGED):
-            session = read.row(row, place, odd)
-            if session is not None:
-                yield session
-                odd.clear()
-        if not read.sessions and not read.yielded:
-            raise refuse_empty(path, "input_length and output_length")
-        for name, rows in read.sessions.items():
-            yield read.session(name, rows, odd)
-            odd.clear()
+        return _sessions(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with the prompts, where they are given as text."""
+        return _sessions(path, keep_text=True)
 
 
 PLUGIN = Mooncake()
 
 
+def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
+    odd: Counter[str] = Counter()
+    read = _Reader(keep_text)
+    for line, value in json_values(path, odd, plain_row):
+        if type(value) is tuple:
+            yield read.plain(value, line, odd)
+            if odd:
+                odd.clear()
+            continue
+        for row in rows_in(value, odd, DAMAGED):
+            session = read.row(row, line, odd)
+            if session is not None:
+                yield session
+                odd.clear()
+    if not read.sessions and not read.yielded:
+        raise refuse_empty(path, "input_length and output_length")
+    for name, rows in read.sessions.items():
+        yield read.session(name, rows, odd)
+        odd.clear()
+
+
 class _Reader:
     """Reads rows one after another; of sessions it keeps six numbers a row."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_text: bool) -> None:
+        self.said: dict[str, list[str]] | None = {} if keep_text else None
         self.seen = SeenBlocks()
         self.sessions: dict[str, array[float]] = {}
         self.noted: dict[str, Counter[str]] = {}
         self.models: dict[str, int] = {"unknown": 0}
         self.yielded = False
 
-    def row(self, row: dict[str, Any], place: str, odd: Counter[str]) -> RecordedSession | None:
+    def plain(self, row: Plain, line: int, odd: Counter[str]) -> RecordedSession:
+        """Return the session that a row without anything but lengths and hashes is."""
+        self.yielded = True
+        prompt, output, hashes = row
+        cached = self._cached(hashes, prompt, odd)
+        call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
+        return _single(f"row {line}", call, odd)
+
+    def row(self, row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
         """Return the session that a row is, or keep it for the session that it belongs to."""
         name = text(row.get("session_id"))
         noted = self.noted.setdefault(name, Counter()) if name else odd
@@ -98,11 +124,11 @@ class _Reader:
         cached = self._cached(hashes_of(row), prompt, noted)
         if not name:
             self.yielded = True
-            return _single(
-                row, place, RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent"), odd
-            )
+            said = "" if self.said is None else text_in(row.get("text_input"))
+            call = RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent", said=said)
+            return _single(text(row.get("request_id")) or f"row {line}", call, odd)
         start_s, delay_s = (
-            seconds(row.get("timestamp"), 1e3),
+            seconds(row.get("timestamp"), 1e3, FURTHEST_S),
             seconds(row.get("delay", row.get("delay_ms")), 1e3),
         )
         model = self.models.setdefault(_model(row), len(self.models))
@@ -114,31 +140,33 @@ class _Reader:
             nan if delay_s is None else delay_s,
         )
         self.sessions.setdefault(name, array("d")).extend((*kept, model))
+        if self.said is not None:
+            self.said.setdefault(name, []).append(text_in(row.get("text_input")))
         return None
 
-    def _cached(self, hashes: list[str], prompt: int, odd: Counter[str]) -> int:
+    def _cached(self, hashes: str, prompt: int, odd: Counter[str]) -> int:
         if not hashes:
             return 0
-        leading = self.seen.leading(hashes)
-        if not fits(len(hashes), prompt, BLOCK_TOKENS):
+        leading, blocks = self.seen.leading(hashes), hashes.count(",") + 1
+        if not (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
             odd[MISFIT] += 1
-        return cached_tokens(leading, len(hashes), prompt, BLOCK_TOKENS) if leading else 0
+        return cached_tokens(leading, blocks, prompt, BLOCK_TOKENS) if leading else 0
 
     def session(self, name: str, rows: array[float], odd: Counter[str]) -> RecordedSession:
         """Return the session that kept rows are, its clock started at the first."""
         odd = odd + self.noted.get(name, Counter())
         names = list(self.models)
         requests = [_request(rows[i : i + _COLUMNS], names) for i in range(0, len(rows), _COLUMNS)]
+        for request, said in zip(requests, (self.said or {}).get(name, ()), strict=False):
+            request.said = said
         _order(requests, odd)
         lane = RecordedLane("main", None, lane_events(requests, odd))
         return RecordedSession(name, PLUGIN.name, (lane,), 0, dict(sorted((+odd).items())))
 
 
-def _single(row: Mapping[str, Any], place: str, call: RecordedCall, odd: Counter[str]) -> RecordedSession:
-    name = text(row.get("request_id")) or f"row {place.rpartition(':')[2]}"
-    return RecordedSession(
-        name, PLUGIN.name, (RecordedLane("main", None, (call,)),), 0, dict(odd) if odd else {}
-    )
+def _single(name: str, call: RecordedCall, odd: Counter[str]) -> RecordedSession:
+    lanes = (RecordedLane("main", None, (call,)),)
+    return RecordedSession(name, "mooncake", lanes, 0, dict(odd) if odd else {})
 
 
 def _model(row: Mapping[str, Any]) -> str:

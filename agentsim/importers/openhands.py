@@ -18,20 +18,20 @@ from agentsim.errors import ImportFormatError
 from agentsim.importers._draft import Draft, made_call, told
 from agentsim.importers._openhands import session_of
 from agentsim.importers._openhands_events import Event, Metrics, event_of, flat
+from agentsim.importers._texts import text_in
 from agentsim.importers._trajectory import (
     Context,
     chars,
     document,
     documents,
-    instant,
     is_list_of_objects,
-    number,
     stem,
     sub,
     top_keys,
     usage_of,
     words,
 )
+from agentsim.importers._values import instant, number, seconds
 from agentsim.importers.base import head_of, objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
@@ -55,17 +55,25 @@ class OpenHands:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the sessions: one a line, one of a list or folder of events, those of the calls' logs."""
-        folder, file = os.path.split(path)
-        kind = _kind(file, head_of(path))
-        if kind == "call":
-            yield from told(_of_calls(folder, file), path)
-        elif kind == "event":
-            yield from told(_of_folder(folder), path)
-        else:
-            yield from told(_of_values(path), path)
+        return _sessions(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        return _sessions(path, keep_text=True)
 
 
 PLUGIN = OpenHands()
+
+
+def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
+    folder, file = os.path.split(path)
+    kind = _kind(file, head_of(path))
+    if kind == "call":
+        yield from told(_of_calls(folder, file, keep_text), path)
+    elif kind == "event":
+        yield from told(_of_folder(folder, keep_text), path)
+    else:
+        yield from told(_of_values(path, keep_text), path)
 
 
 def _kind(file: str, head: bytes) -> Literal["call", "event", "whole"] | None:
@@ -91,24 +99,24 @@ def _is_output(keys: set[bytes]) -> bool:
     return any(shape <= keys for shape in shapes) or {b"instance_id", b"history"} <= keys
 
 
-def _of_values(path: str) -> Iterator[RecordedSession | str | ImportFormatError]:
+def _of_values(path: str, keep_text: bool) -> Iterator[RecordedSession | str | ImportFormatError]:
     for value in documents(path):
         if isinstance(value, ImportFormatError):
             yield value
         elif isinstance(value, dict):
-            yield _of_row(value, path) or _NO_CALL
+            yield _of_row(value, path, keep_text) or _NO_CALL
         else:
-            events = [event_of(data) for data in flat(value)]
+            events = [event_of(data, keep_text) for data in flat(value)]
             yield session_of(stem(path), PLUGIN.name, events, Metrics(), Counter()) or _NO_CALL
 
 
-def _of_row(row: dict[str, Any], path: str) -> RecordedSession | None:
+def _of_row(row: dict[str, Any], path: str, keep_text: bool) -> RecordedSession | None:
     odd: Counter[str] = Counter()
     metrics = Metrics(model=words(sub(row, "metadata", "llm_config").get("model")))
     metrics.add(sub(row, "metrics"), odd)
     issue = number(sub(row, "issue").get("number"))
     name = words(row.get("instance_id")) or (stem(path) if issue is None else f"issue {issue:.0f}")
-    events = [event_of(data) for data in flat(row.get("history"))]
+    events = [event_of(data, keep_text) for data in flat(row.get("history"))]
     return session_of(name, PLUGIN.name, events, metrics, odd)
 
 
@@ -138,7 +146,7 @@ def _event_files(folder: str) -> list[str]:
     return [name for _, name in sorted(found)] or [""]
 
 
-def _of_folder(folder: str) -> Iterator[RecordedSession | str | ImportFormatError]:
+def _of_folder(folder: str, keep_text: bool) -> Iterator[RecordedSession | str | ImportFormatError]:
     odd: Counter[str] = Counter()
     events: list[Event] = []
     for name in _event_files(folder):
@@ -149,7 +157,7 @@ def _of_folder(folder: str) -> Iterator[RecordedSession | str | ImportFormatErro
             if not events:
                 yield bad
             continue
-        events += [event_of(data)] if isinstance(data, dict) else []
+        events += [event_of(data, keep_text)] if isinstance(data, dict) else []
     owner = os.path.dirname(os.path.abspath(folder)) if os.path.basename(folder) == "events" else folder
     session = session_of(stem(owner), PLUGIN.name, events, _state_metrics(owner, odd), odd)
     yield session or _NO_CALL
@@ -185,7 +193,7 @@ def _call_files(folder: str, file: str) -> list[str]:
     return [name for _, name in sorted(found)] or [""]
 
 
-def _of_calls(folder: str, file: str) -> Iterator[RecordedSession | str | ImportFormatError]:
+def _of_calls(folder: str, file: str, keep_text: bool) -> Iterator[RecordedSession | str | ImportFormatError]:
     """Yield a session for each conversation: it ends where the messages do not grow."""
     match = _CALL_FILE.fullmatch(file)
     log: _CallLog | None = None
@@ -204,7 +212,7 @@ def _of_calls(folder: str, file: str) -> Iterator[RecordedSession | str | Import
             if log is not None:
                 yield log.draft.built() or _NO_CALL
             count += 1
-            log = _CallLog(f"{words(match[1] if match else '', 'calls')} {count}", len(messages))
+            log = _CallLog(f"{words(match[1] if match else '', 'calls')} {count}", len(messages), keep_text)
         log.add(data, messages)
     if log is not None:
         log.draft.odd["log without a response"] += lost
@@ -214,8 +222,8 @@ def _of_calls(folder: str, file: str) -> Iterator[RecordedSession | str | Import
 class _CallLog:
     """A conversation: what lies between two calls is told by the messages that joined."""
 
-    def __init__(self, name: str, first: int) -> None:
-        self.draft, self.first = Draft(name, PLUGIN.name), first
+    def __init__(self, name: str, first: int, keep_text: bool) -> None:
+        self.draft, self.first, self.keep_text = Draft(name, PLUGIN.name), first, keep_text
         self.count, self.end_s, self.asked = 0, None, ["tool"]  # type: int, float | None, list[str]
         self.seen: set[str] = set()
         self.context = Context(self.draft.odd)
@@ -228,18 +236,21 @@ class _CallLog:
             return
         self.seen.add(key)
         start_s, length_s, timing = self._span(data)
-        self._wait(start_s, messages)
+        new = messages[self.count :] if self.keep_text else []
+        self._wait(start_s, messages, text_in([m for m in new if words(m.get("role")) == "tool"]))
         self.context.add(sum(map(chars, messages[self.count :])))
         written = [sub(choice, "message") for choice in objects(response.get("choices"))]
         counts = self.context.settle(usage_of(sub(response, "usage")), sum(map(chars, written)))
         model = words(response.get("model"), "unknown")
-        self.draft.lanes[0].events.append(made_call((start_s, length_s), model, counts, timing))
+        said = text_in([m for m in new if words(m.get("role")) == "user"])
+        texts = said, text_in(written if self.keep_text else None)
+        self.draft.lanes[0].events.append(made_call((start_s, length_s), model, counts, timing, texts))
         calls = [sub(call, "function") for message in written for call in objects(message.get("tool_calls"))]
         self.asked = [words(call.get("name"), "tool") for call in calls]
         self.count, self.end_s = len(messages) + 1, start_s + length_s
 
     def _span(self, data: dict[str, Any]) -> tuple[float, float, Timing]:
-        end_s, latency = instant(data.get("timestamp")), number(data.get("latency_sec"))
+        end_s, latency = instant(data.get("timestamp")), seconds(data.get("latency_sec"))
         before_s = self.end_s if self.end_s is not None else 0.0
         if end_s is None or latency is None or latency <= 0:
             self.draft.odd["call without a time"] += 1
@@ -249,7 +260,7 @@ class _CallLog:
             latency /= 1e3
         return end_s - latency, latency, "measured"
 
-    def _wait(self, start_s: float, messages: list[dict[str, Any]]) -> None:
+    def _wait(self, start_s: float, messages: list[dict[str, Any]], result: str) -> None:
         if self.end_s is None:
             return
         joined = {words(message.get("role")) for message in messages[self.count :]}
@@ -258,5 +269,5 @@ class _CallLog:
         name = "human" if human else self.asked[0] if len(self.asked) == 1 else "tools"
         length_s = self.draft.span(self.end_s, start_s, "wait")
         self.draft.lanes[0].events.append(
-            RecordedWait(start_s - length_s, length_s, kind, name, timing="inferred")
+            RecordedWait(start_s - length_s, length_s, kind, name, timing="inferred", result_text=result)
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import instant_ns, json_value, json_values, text
+from agentsim.importers._json_values import json_value, json_values, text
 from agentsim.importers._span_attributes import (
     MAX_DEPTH,
     asked_of,
@@ -24,8 +24,10 @@ from agentsim.importers._span_attributes import (
     ttft_of,
     usage_of,
 )
+from agentsim.importers._span_texts import texts_of
 from agentsim.importers._span_trees import S, Span
 from agentsim.importers._spans import recorded_sessions
+from agentsim.importers._values import instant_ns
 from agentsim.recorded import RecordedSession
 
 _ALL_OF = (
@@ -55,33 +57,42 @@ class OpenInference:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the sessions; all spans are read first, for traces stand mixed in a file."""
-        odd: Counter[str] = Counter()
-        spans = (span for _, value in json_values(path, odd) for span in _spans(value))
-        yield from recorded_sessions(spans, self.name, path, odd)
+        return _sessions(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        return _sessions(path, keep_text=True)
 
 
 PLUGIN = OpenInference()
 
 
-def _spans(value: Any, depth: int = 0) -> Iterator[Span]:
+def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
+    odd: Counter[str] = Counter()
+    spans = (span for _, value in json_values(path, odd) for span in _spans(value, keep_text))
+    yield from recorded_sessions(spans, PLUGIN.name, path, odd)
+
+
+def _spans(value: Any, keep_text: bool, depth: int = 0) -> Iterator[Span]:
     """Yield the spans in a JSON value: itself, or those in the lists and objects inside."""
     if isinstance(value, dict) and _is_span(value):
-        yield _span(value)
+        yield _span(value, keep_text)
     elif depth < MAX_DEPTH and isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from _spans(inner, depth + 1)
+            yield from _spans(inner, keep_text, depth + 1)
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
     return any(k in data for k in _STARTS) and any(k.partition(".")[0] in data or k in data for k in _IDS)
 
 
-def _span(data: dict[str, Any]) -> Span:
+def _span(data: dict[str, Any], keep_text: bool) -> Span:
     attributes, about = _attributes(data), flat({k: v for k, v in data.items() if k in _PLACES})
     about |= {key: data[key] for key in (*_IDS, *_TRACES) if key in data}
     kind = kind_of(attributes)
     start_ns, end_ns = (instant_ns(_any(data, keys)) for keys in (_STARTS, _ENDS))
     first = _first_token_ns(data.get("events"))
+    texts = texts_of(kind, _raw_attributes(data), data.get("events")) if keep_text else ("", "")
     late_s = (first - start_ns) / S if first and start_ns else None
     return Span(
         trace=text(_any(about, _TRACES)),
@@ -98,6 +109,8 @@ def _span(data: dict[str, Any]) -> Span:
         response=response_of(attributes),
         session=session_of(attributes),
         asked=asked_of(attributes),
+        given=texts[0],
+        gave=texts[1],
     )
 
 
@@ -106,20 +119,22 @@ _PLACES = frozenset(("context", "spanContext", "parentSpanContext"))
 
 def _attributes(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a span's attributes by dotted name, with its kind among them where it stands beside them."""
+    found = flat(_raw_attributes(data))
+    if kind := text(data.get("span_kind")):
+        found.setdefault("openinference.span.kind", kind)
+    return found
+
+
+def _raw_attributes(data: Mapping[str, Any]) -> dict[str, Any]:
     given = data.get("attributes")
     if isinstance(given, str):
         try:
             given = json_value(given)
         except ValueError:
             given = None
-    found = flat(given if isinstance(given, dict) else {})
     start = "attributes."
-    for key, value in data.items():
-        if key.startswith(start):
-            found |= flat({key.removeprefix(start): value})
-    if kind := text(data.get("span_kind")):
-        found.setdefault("openinference.span.kind", kind)
-    return found
+    beside = {key.removeprefix(start): value for key, value in data.items() if key.startswith(start)}
+    return {**(given if isinstance(given, dict) else {}), **beside}
 
 
 def _any(data: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

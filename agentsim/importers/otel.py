@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._checked import instant_ns, json_values, text
+from agentsim.importers._json_values import json_values, text
 from agentsim.importers._span_attributes import (
     asked_of,
     flat,
@@ -22,8 +22,10 @@ from agentsim.importers._span_attributes import (
     ttft_of,
     usage_of,
 )
+from agentsim.importers._span_texts import texts_of, value_of
 from agentsim.importers._span_trees import Span
 from agentsim.importers._spans import recorded_sessions
+from agentsim.importers._values import instant_ns
 from agentsim.recorded import RecordedSession
 
 _MARKS = (b'"resourceSpans"', b'"resource_spans"')
@@ -49,18 +51,23 @@ class Otel:
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the sessions; all spans are read first, for traces stand mixed in a file."""
         odd: Counter[str] = Counter()
-        yield from recorded_sessions(_spans(path, odd), self.name, path, odd)
+        yield from recorded_sessions(_spans(path, odd, False), self.name, path, odd)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        odd: Counter[str] = Counter()
+        yield from recorded_sessions(_spans(path, odd, True), self.name, path, odd)
 
 
 PLUGIN = Otel()
 
 
-def _spans(path: str, odd: Counter[str]) -> Iterator[Span]:
+def _spans(path: str, odd: Counter[str], keep_text: bool) -> Iterator[Span]:
     for _, value in json_values(path, odd):
         for export in _dicts([value]) if isinstance(value, dict) else _dicts(value):
             for resource in _dicts(_any(export, "resourceSpans", "resource_spans")):
                 for scope in _dicts(_any(resource, *_SCOPES)):
-                    yield from map(_span, _dicts(scope.get("spans")))
+                    yield from (_span(data, keep_text) for data in _dicts(scope.get("spans")))
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:
@@ -71,11 +78,12 @@ def _any(data: Mapping[str, Any], *keys: str) -> Any:
     return next((data[key] for key in keys if key in data), None)
 
 
-def _span(data: dict[str, Any]) -> Span:
+def _span(data: dict[str, Any], keep_text: bool) -> Span:
     attributes = flat(_attributes(data.get("attributes")))
     kind = kind_of(attributes)
     status = data.get("status")
     code = status.get("code") if isinstance(status, dict) else None
+    texts = texts_of(kind, _all_attributes(data), data.get("events")) if keep_text else ("", "")
     return Span(
         trace=text(_any(data, "traceId", "trace_id")),
         id=text(_any(data, "spanId", "span_id")),
@@ -91,7 +99,17 @@ def _span(data: dict[str, Any]) -> Span:
         response=response_of(attributes),
         session=session_of(attributes),
         asked=asked_of(attributes),
+        given=texts[0],
+        gave=texts[1],
     )
+
+
+def _all_attributes(data: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes with lists and mappings among them, for the texts of messages."""
+    given = data.get("attributes")
+    if isinstance(given, dict):
+        return given
+    return {text(item.get("key")): value_of(item.get("value")) for item in _dicts(given)}
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from agentsim.importers._estimate import text_tokens
 from agentsim.importers._rows import (
     Lane,
-    Odd,
     Row,
     ToolUse,
     compaction_start_s,
@@ -23,11 +23,11 @@ from agentsim.importers._rows import (
     name_of,
     rows_of,
     session_of,
-    time_of,
-    tokens_of,
     tool_waits,
     waited_for_human,
 )
+from agentsim.importers._texts import text_in, together, written
+from agentsim.importers._values import Odd, counted, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedSession, RecordedWait, Timing
 
@@ -47,20 +47,29 @@ class Pi:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the one session of a file."""
-        session = _Session(path)
-        for row in rows_of(path, session.odd, b'{"type"'):
-            session.take(row)
-        yield session.read()
+        yield _session(path, keep_text=False)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield it with what was said."""
+        yield _session(path, keep_text=True)
 
 
 PLUGIN = Pi()
 
 
+def _session(path: str, keep_text: bool) -> RecordedSession:
+    session = _Session(path, keep_text)
+    for row in rows_of(path, session.odd, b'{"type"'):
+        session.take(row)
+    return session.read()
+
+
 class _Session:
     """Reads rows in file order. `free_s` is when the agent last finished something."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, keep_text: bool) -> None:
         self.path, self.odd, self.lane = path, Odd(), Lane("main")
+        self.keep_text, self.said = keep_text, ""
         self.name = os.path.basename(path).partition(".")[0]
         self.header_s: float | None = None
         self.free_s: float | None = None
@@ -102,6 +111,10 @@ class _Session:
             self._result(message, written_s if written_s is not None else stamp_s)
         elif role == "user":
             self._prompt(stamp_s if stamp_s is not None else written_s)
+            self.said = together([self.said, self._kept(message.get("content"))])
+
+    def _kept(self, content: Any) -> str:
+        return text_in(content) if self.keep_text else ""
 
     def _prompt(self, at_s: float | None) -> None:
         self._close_tools()
@@ -130,20 +143,30 @@ class _Session:
             key = key_of(block.get("id"))
             if block.get("type") == "toolCall" and key:
                 self.uses[key] = ToolUse(name_of(block.get("name")), end_s, end_s, may_be_long=True)
+                self.uses[key].text = written(block.get("arguments")) if self.keep_text else ""
 
     def _call(self, message: Row, start_s: float, length_s: float, timing: Timing) -> RecordedCall | None:
         """Return the call; None for one that was broken off before its tokens were known."""
         usage = mapping(message.get("usage"))
-        cached = tokens_of(usage.get("cacheRead"), self.odd)
-        fresh = tokens_of(usage.get("input"), self.odd) + tokens_of(usage.get("cacheWrite"), self.odd)
-        output = tokens_of(usage.get("output"), self.odd)
+        cached = counted(usage.get("cacheRead"), self.odd)
+        fresh = counted(usage.get("input"), self.odd) + counted(usage.get("cacheWrite"), self.odd)
+        output = counted(usage.get("output"), self.odd)
         if not fresh + cached + output:
             self.odd["answer broken off before its tokens were known"] += 1
             wait = RecordedWait(start_s, length_s, "harness", "answer broken off", timing=timing)
             self.lane.events.append(wait)
             return None
+        said, self.said = self.said, ""
         return RecordedCall(
-            start_s, length_s, name_of(message.get("model")), fresh + cached, cached, output, timing=timing
+            start_s,
+            length_s,
+            name_of(message.get("model")),
+            fresh + cached,
+            cached,
+            output,
+            timing=timing,
+            said=said,
+            text=self._kept(message.get("content")),
         )
 
     def _result(self, message: Row, end_s: float | None) -> None:
@@ -153,6 +176,7 @@ class _Session:
             self.odd[what] += 1
             return
         begin_s = self.free_s if self.free_s is not None else end_s
+        use.result_text = self._kept(message.get("content"))
         use.start_s, use.end_s = max(use.start_s, min(begin_s, end_s)), end_s
         self._advance(end_s)
 

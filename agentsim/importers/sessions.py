@@ -25,12 +25,11 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
 )
-from agentsim.units import MAX_TOKENS
+from agentsim.units import MAX_SECONDS, MAX_TOKENS
 
 WAIT_NAME = "tools and waits"
 CLOCK_STEP_S = 1.0
 """Starts are whole seconds: an overlap of less says nothing."""
-MAX_SECONDS = 1e9
 
 T = TypeVar("T")
 _MARKS = (b'"requests"', b'"input_tokens"', b'"think_s"')

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
-from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, of_values, rescale, told
+from agentsim.importers._draft import Draft, made_call, of_values, rescale, told
 from agentsim.importers._estimate import text_tokens
+from agentsim.importers._texts import text_in
 from agentsim.importers._trajectory import (
     ESTIMATED,
     chars,
-    first_tokens,
-    number,
     stem,
     sub,
     top_keys,
     words,
 )
+from agentsim.importers._values import LONGEST_S, first_tokens, number
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing
+from agentsim.units import MAX_TOKENS
 
 _BESIDE = {b"history", b"info", b"environment", b"replay_config"}
 _STEP = (b'"action"', b'"observation"', b'"thought"')
@@ -54,38 +56,52 @@ class SweAgent:
 
     def sessions(self, path: str) -> Iterator[RecordedSession]:
         """Yield the session of a file, or one for each attempt at the task."""
-        yield from told(of_values(path, lambda value: _sessions(value, path)), path)
+        yield from told(of_values(path, lambda value: _sessions(value, path, False)), path)
+
+    def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
+        """Yield them with what was said."""
+        yield from told(of_values(path, lambda value: _sessions(value, path, True)), path)
 
 
 PLUGIN = SweAgent()
 
 
-def _sessions(data: Any, path: str) -> Iterator[RecordedSession | None]:
+def _sessions(data: Any, path: str, keep_text: bool) -> Iterator[RecordedSession | None]:
     attempts = objects(sub(data).get("attempts"))
     for index, attempt in enumerate(attempts or [sub(data)], 1):
         name = f"{stem(path)} attempt {index}" if attempts else stem(path)
-        yield _session(attempt, name)
+        yield _session(attempt, name, keep_text)
 
 
-def _session(data: dict[str, Any], name: str) -> RecordedSession | None:
+def _session(data: dict[str, Any], name: str, keep_text: bool) -> RecordedSession | None:
     draft = Draft(name, PLUGIN.name)
     steps, stats = objects(data.get("trajectory")), sub(data, "info", "model_stats")
     calls = [step for step in steps if _written(step)]
     prompts = iter(_prompts(calls, objects(data.get("history"))))
     lane, now_s = draft.lanes[0], 0.0
     model = _model(data)
+    said = _task(data) if keep_text else ""
     for step in steps:
         if output := _written(step):
             counts = (text_tokens(next(prompts)), 0, text_tokens(output), 0)
-            lane.events.append(made_call((now_s, 0.0), model, counts, "absent"))
+            texts = said, text_in(step.get("response") or step.get("thought")) if keep_text else ""
+            lane.events.append(made_call((now_s, 0.0), model, counts, "absent", texts))
+            said = ""
         if chars(step.get("action")):
-            wait = _wait(draft, step, now_s)
+            wait = _wait(draft, step, now_s, keep_text)
             lane.events.append(wait)
             now_s = wait.end_s
-    sent, received = first_tokens(stats, "tokens_sent"), first_tokens(stats, "tokens_received")
+    sent = first_tokens(stats, "tokens_sent", most=MAX_TOKENS)
+    received = first_tokens(stats, "tokens_received", most=MAX_TOKENS)
     rescale(lane, sent, received)
     _note(draft, data, len(calls), stats)
     return draft.built()
+
+
+def _task(data: dict[str, Any]) -> str:
+    """Return what the model was asked before its first answer."""
+    asked = takewhile(lambda entry: entry.get("role") != "assistant", objects(data.get("history")))
+    return text_in([entry for entry in asked if entry.get("role") == "user"])
 
 
 def _written(step: dict[str, Any]) -> int:
@@ -94,7 +110,7 @@ def _written(step: dict[str, Any]) -> int:
 
 
 def _note(draft: Draft, data: dict[str, Any], calls: int, stats: dict[str, Any]) -> None:
-    known = first_tokens(stats, "tokens_sent")
+    known = first_tokens(stats, "tokens_sent", most=MAX_TOKENS)
     draft.odd["tokens estimated from text, scaled to the totals" if known else ESTIMATED] += calls
     draft.odd["call without a time"] += calls
     draft.odd["call without a step of its own"] += max((first_tokens(stats, "api_calls") or 0) - calls, 0)
@@ -130,12 +146,13 @@ def _prompts(calls: list[dict[str, Any]], history: list[dict[str, Any]]) -> list
     return found
 
 
-def _wait(draft: Draft, step: dict[str, Any], now_s: float) -> RecordedWait:
+def _wait(draft: Draft, step: dict[str, Any], now_s: float, keep_text: bool) -> RecordedWait:
     length_s = number(step.get("execution_time"))
-    if length_s is not None and not 0 <= length_s <= MAX_SPAN_S:
+    if length_s is not None and not 0 <= length_s <= LONGEST_S:
         draft.odd["tool of negative time" if length_s < 0 else "tool of absurd time"] += 1
         length_s = None
     timing: Timing = "absent" if length_s is None else "measured"
     first = str(step["action"]).split(None, 1)[:1]
     name = first[0] if first and first[0] in _TOOLS else _SHELL
-    return RecordedWait(now_s, length_s or 0.0, "tool", name, timing=timing)
+    texts = [text_in(step.get(key)) for key in ("action", "observation")] if keep_text else []
+    return RecordedWait(now_s, length_s or 0.0, "tool", name, 0, timing, *texts)

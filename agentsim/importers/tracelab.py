@@ -17,17 +17,14 @@ from itertools import pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers._draft import MAX_SPAN_S, Draft, made_call, told
+from agentsim.importers._draft import Draft, made_call, told
 from agentsim.importers._trajectory import (
     Usage,
     documents,
-    first_tokens,
-    instant,
-    number,
-    tokens,
     top_keys,
     words,
 )
+from agentsim.importers._values import LONGEST_S, first_tokens, instant, number, tokens
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession, RecordedWait, Timing, WaitKind
 
@@ -173,7 +170,7 @@ def _tool(item: dict[str, Any], odd: Counter[str]) -> _Tool | None:
         return None
     if end_s is None and wall_ms is not None:
         end_s = start_s + wall_ms / 1e3
-    own_s = own_ms / 1e3 if own_ms is not None and 0 < own_ms <= MAX_SPAN_S * 1e3 else None
+    own_s = own_ms / 1e3 if own_ms is not None and 0 < own_ms <= LONGEST_S * 1e3 else None
     return _Tool(words(item.get("tool_name"), "tool"), start_s, end_s, own_s)
 
 

@@ -28,12 +28,11 @@ from agentsim.recorded import (
     Timing,
     WaitKind,
 )
-from agentsim.units import MAX_TOKENS
+from agentsim.units import MAX_SECONDS, MAX_TOKENS
 
 MAX_DEPTH = 16
 """Sub-agents within sub-agents; more than that is refused."""
 
-MAX_SECONDS = 1e10
 CLOCK_STEP_S = 1.0
 """Raw files keep `t` and `think_time` in whole seconds; two of them differ by as much without meaning it."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
-from agentsim.result import Part, Turn
+from agentsim.result import RETRY_PAUSE, SLOT_WAIT, Part, Turn
 from agentsim.seeds import Stream, normal, stream
 from agentsim.sim.path import CriticalPath
 from agentsim.sim.request import Answer, Prefix, Work
@@ -29,7 +29,10 @@ MAX_TURNS = 1_000_000
 
 
 class Agent:
-    """One agent with its context. `cached` tokens of it lie in the server's prefix cache."""
+    """One agent with its context. `cached` tokens of it have gone to the server before, and are unchanged.
+
+    Agents of one `role` have the same system prompt; `shared` are its tokens, 0 where it is not known.
+    """
 
     __slots__ = (
         "_streams",
@@ -43,7 +46,9 @@ class Agent:
         "lane",
         "last_call_ns",
         "path",
+        "role",
         "session",
+        "shared",
         "start_ns",
         "starts",
         "system_tokens",
@@ -51,7 +56,8 @@ class Agent:
 
     def __init__(self, session: Session, lane: str, system_tokens: int) -> None:
         self.session, self.env, self.lane = session, session.env, lane
-        self.system_tokens = self.context = system_tokens
+        self.system_tokens = self.context = self.shared = system_tokens
+        self.role = lane
         self.cached = 0
         self.counted = 0
         self.start_ns = self.end_ns = self.last_call_ns = session.env.now
@@ -108,7 +114,7 @@ class Agent:
         draws = self._stream(call.cause)
         output, thinking = int(call.tokens(draws)), int(call.thinking_tokens(draws))
         if call.prompt_tokens is not None:
-            self.context = call.prompt_tokens
+            self.context, self.shared = call.prompt_tokens, 0
             seen = self.cached if call.cached_tokens is None else call.cached_tokens
             self.cached = min(seen, call.prompt_tokens)
         elif self._is_nearly_full(output + thinking):
@@ -195,7 +201,8 @@ class Agent:
         return Work(self.context, prefix, output, pace, *recorded)
 
     def _prefix(self) -> Prefix:
-        return Prefix(self.cached, self.last_call_ns, self.session.prefix + self.lane)
+        lane = self.session.prefix + self.lane
+        return Prefix(self.cached, self.last_call_ns, lane, self.shared, self.role)
 
     def _check_limits(self, output: int) -> None:
         session, plan = self.session, self.session.plan
@@ -236,7 +243,7 @@ class Agent:
             else:
                 with slots.request() as place:
                     yield place
-                    self._spend(Part.TOOL, f"{call.name} (waiting for a slot)", start)
+                    self._spend(Part.TOOL, call.name + SLOT_WAIT, start)
                     self.path.slot_wait_ns += self.env.now - start
                     self.session.bench.note_use(call.name)
                     start = self.env.now
@@ -245,7 +252,7 @@ class Agent:
             if index < len(attempts.pauses_ns):
                 start = self.env.now
                 yield self.env.timeout(attempts.pauses_ns[index])
-                self._spend(Part.TOOL, f"{call.name} (pause before a retry)", start)
+                self._spend(Part.TOOL, call.name + RETRY_PAUSE, start)
 
     def _files(self, access: graph.FileAccess) -> Steps:
         start = self.env.now
@@ -293,9 +300,10 @@ class Agent:
         child = Agent(self.session, f"{self.lane}/{_lane_name(sub.name, number)}", self.system_tokens)
         if sub.inherits:
             child.context, child.cached, child.counted = self.context, self.cached, self.context
-            child.last_call_ns = self.last_call_ns
+            child.last_call_ns, child.shared = self.last_call_ns, self.shared
         else:
-            child.system_tokens = child.context = sub.system_tokens
+            child.system_tokens = child.context = child.shared = sub.system_tokens
+        child.role = self.role if sub.inherits else f"{self.role}/{_lane_name(sub.name, 1)}"
         child.causes = self.causes
         draws = child._stream(sub.cause)
         child._grow(int(sub.task_tokens(draws)))

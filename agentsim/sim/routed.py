@@ -7,7 +7,7 @@ from typing import Any
 
 from simpy import Event
 
-from agentsim.backends.base import Batch, IterationCost
+from agentsim.backends.base import prefill_s
 from agentsim.coexec.base import LinkCost, Move, Route, Way
 from agentsim.errors import SpecError
 from agentsim.result import Part
@@ -53,8 +53,8 @@ class RoutedServer:
             answer.add(Part.KV_TRANSFER, f"KV over {move.link}", self._env.now - start)
             there = work.prefix.tokens
         request = self._servers[way.engine].submit(work._replace(prefix=work.prefix._replace(tokens=there)))
-        answer.cached = request.cached
         yield request.done
+        answer.cached = request.cached
         for part, name, length in request.stretches():
             if length:
                 answer.add(part, f"{name} on {way.engine}", length)
@@ -65,17 +65,6 @@ class RoutedServer:
             return way.moves
         crossing = self._costs[move.link].time_s(move.bytes(work.prefix.tokens, there))
         return crossing < prefill_s(self._servers[way.engine].cost, there, work.prefix.tokens)
-
-
-def prefill_s(cost: IterationCost, start: int, end: int) -> float:
-    """Return the seconds that an idle engine takes for tokens `start` to `end` of a prompt."""
-    total, window = 0.0, cost.window_tokens or 0
-    while start < end:
-        chunk = min(end - start, cost.batched_tokens)
-        pairs = chunk * start + chunk * (chunk + 1) / 2
-        total += cost.iteration_s(Batch(0, 0.0, 0.0, chunk, pairs, min(pairs, float(chunk * window))))
-        start += chunk
-    return total
 
 
 def _holds(way: Way, work: Work) -> bool:

@@ -1,65 +1,76 @@
 """An engine under continuous batching, advanced from change to change of its batch.
 
-An iteration decodes every running sequence and prefills at most a token budget, first come first
-served, as vLLM, SGLang and TensorRT-LLM do with chunked prefill. Between two changes of the batch the
-composition is constant and every iteration costs a fixed amount more than the one before, since the
-cost is affine in the context (see `backends/base.py`): a phase of k iterations is an arithmetic series.
+Between two changes of the batch the composition is constant and every iteration costs a fixed amount more
+than the one before, since the cost is affine in the context (see `backends/base.py`): a phase of k
+iterations is an arithmetic series.
 
-Sequences are kept on a virtual clock counted in iterations: one that needs n more tokens finishes at a
-known iteration, so the next completion is the top of a heap.
+What an iteration works on follows the engine's `ServingRules`. vLLM and TensorRT-LLM decode every running
+sequence and give prompts what is left of the token budget, first come first served; SGLang prefills alone
+while prompts wait. A call leaves the queue when an iteration has budget for it and its KV fits. TensorRT-LLM
+reserves all its output too (GUARANTEED_NO_EVICT); vLLM and SGLang let KV grow, and when blocks run out put
+the call admitted last back to the head of the queue: its blocks join the idle cache, what of them is evicted
+is computed again, and nothing is admitted in that iteration. vLLM takes blocks for a prompt chunk by chunk,
+here they are taken at once; SGLang also keeps room for a share of what running calls will write, here it
+does not.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from agentsim.backends.base import Batch, IterationCost
+from agentsim.backends.base import IterationCost
 from agentsim.errors import InfeasibleError, InvariantViolation
+from agentsim.sim.batch import DecodeBatch, whole_tokens
 from agentsim.sim.clock import Clock
+from agentsim.sim.kv_cache import KvCache, Match
+from agentsim.sim.kv_growth import KvGrowth
+from agentsim.sim.load import Load
+from agentsim.sim.phase import Chunks, Phase
 from agentsim.sim.request import Request, Work
 from agentsim.units import bytes_text, count_text, to_ns, to_s
 
-_HALF_TICK_S = to_s(0.5)
-_Ordered = tuple[int, int, Request]
-
 
 class EngineServer:
-    """`Server` in front of an `IterationCost`."""
+    """`Server` in front of an `IterationCost`; `load` records what it was busy with."""
 
     def __init__(self, env: Clock, cost: IterationCost) -> None:
         self._env = env
         self.cost = cost
+        self.load = Load()
+        self.cache = KvCache(cost, self.load)
+        self._rules = cost.rules
+        self._most = cost.max_sequences
+        self._near_bytes = min(cost.kv_knee_bytes, cost.kv_capacity_bytes) * (1 + 1e-12)
+        self._knee_bytes = cost.kv_knee_bytes
         self._request_ns = to_ns(cost.request_s)
         self._window = cost.window_tokens or inf
+        self._batch = DecodeBatch(self._window, self.cache.sizes)
+        self._growth = KvGrowth(self.cache, self._batch, cost.rules.reserve)
         self._waiting: deque[Request] = deque()
         self._prefilling: deque[Request] = deque()
-        self._finishes: list[_Ordered] = []
-        self._crossings: list[_Ordered] = []
-        self._order = 0
-        self._sequences = 0
-        self._context = self._window_sum = 0.0
-        self._gains = self._window_gains = 0.0
-        self._kv_bytes = 0.0
-        self._iteration = 0
-        self._phase = 0
+        self._backlog = self._loading = self._admitted = 0
+        self._link_free_ns = 0
+        self._phase = Phase()
         self._phase_open = False
-        self._phase_start = self._phase_iterations = 0
-        self._first_s = self._growth_s = 0.0
-        self._chunks: list[tuple[Request, int]] = []
-        self.peak_kv_bytes = 0.0
-        self.peak_sequences = 0
+
+    @property
+    def peak_kv_bytes(self) -> float:
+        """The most bytes of KV that running calls held at once."""
+        return self.load.peak.live_bytes
+
+    @property
+    def peak_sequences(self) -> int:
+        """The most sequences that ran at once."""
+        return int(self.load.peak.running)
+
+    # calls come in
 
     def submit(self, work: Work) -> Request:
         """Start a call; see `Server`."""
-        prompt, prefix, output = work.prompt, work.prefix, work.output
-        request = Request(self._env, prompt, min(prefix.tokens, prompt - 1), output)
-        request.gain = self._gain(work.pace)
+        request = self._request(work, work.prefix.tokens)
         request.overhead_ns = self._request_ns
-        self._size(request)
         if self._request_ns:
             self._env.timeout(self._request_ns, request).callbacks.append(self._on_ready)
         else:
@@ -68,33 +79,39 @@ class EngineServer:
 
     def submit_decode(self, work: Work) -> Request:
         """Start a call whose prompt is in this engine's KV cache and whose first token is written."""
-        request = Request(self._env, work.prompt, work.prompt, work.output)
+        request = self._request(work, work.prompt)
         request.remaining, request.context = 0, float(work.prompt)
-        request.gain = self._gain(work.pace)
-        self._size(request)
         self._ready(request)
         return request
 
-    def _gain(self, pace: float) -> float:
-        """Tokens that a step yields: at least the one that is always right, at most all that are checked."""
-        return min(max(self.cost.tokens_per_step * pace, 1.0), float(self.cost.verified_tokens))
+    def cached_tokens(self, work: Work) -> int:
+        """Return how much of a call's prompt is in this engine's memory now."""
+        request = self._request(work, work.prefix.tokens)
+        return self.cache.look(request).hit * self.cache.sizes.block_tokens
 
-    def _size(self, request: Request) -> None:
-        """Note the KV that a call needs at its end; refuse one that could never fit."""
-        final = request.prompt + request.output
-        request.kv = self.cost.kv_bytes(final, self._windowed(final))
-        if request.kv > self.cost.kv_capacity_bytes:
-            raise InfeasibleError(self._too_long(request))
+    def _request(self, work: Work, claim: int) -> Request:
+        """Return a new request; refuse one whose KV could never fit."""
+        prompt, output = work.prompt, work.output
+        request = Request(self._env, prompt, 0, output)
+        cost, sizes = self.cost, self.cache.sizes
+        gain = cost.tokens_per_step * work.pace
+        request.gain = min(max(gain, 1.0), float(cost.verified_tokens))
+        request.prefix, request.claim, request.goal = work.prefix, claim, prompt
+        request.written, request.segment, request.below_window = 0.0, None, False
+        request.remaining, request.context, request.order = prompt, 0.0, -1
+        final = sizes.blocks(prompt + output)
+        request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
+        if sizes.held(final, 0) > self.cache.capacity_bytes:
+            raise InfeasibleError(self._too_long(prompt + output))
+        return request
 
-    def _windowed(self, context: int) -> float:
-        return min(context, self._window) if self._window < inf else 0.0
-
-    def _too_long(self, request: Request) -> str:
-        room, need = self.cost.kv_capacity_bytes, request.kv
-        fits = (request.prompt + request.output) * room / need
+    def _too_long(self, tokens: int) -> str:
+        room, sizes = self.cost.kv_capacity_bytes, self.cache.sizes
+        need = sizes.held(sizes.blocks(tokens), 0)
         return (
-            f"a context of {request.prompt + request.output:,} tokens needs {bytes_text(need)} of KV; "
-            f"{bytes_text(room)} are free beside the weights, enough for about {count_text(fits)} tokens: "
+            f"a context of {tokens:,} tokens needs {bytes_text(need)} of KV; "
+            f"{bytes_text(room)} are free beside the weights, enough for about "
+            f"{count_text(tokens * room / need)} tokens: "
             "use more chips, a smaller KV precision, or compaction"
         )
 
@@ -104,224 +121,272 @@ class EngineServer:
     def _ready(self, request: Request) -> None:
         self._waiting.append(request)
         if not self._phase_open:
-            self._phase_open = True
-            self._phase_iterations = 0
-            self._env.at_the_end_of(0, self._on_waking)
-        elif self._fits(self._waiting[0]):
+            self._wake()
+            return
+        self._note()
+        if self._has_budget() and self._may_fit(self._waiting[0]):
             self._cut_short()
+
+    def _wake(self) -> None:
+        self._phase_open = True
+        self._phase.iterations = 0
+        self._env.at_the_end_of(0, self._on_waking)
 
     def _on_waking(self, _event: Any) -> None:
         self._begin()
 
-    def _fits(self, request: Request) -> bool:
-        """Tell whether a call may start: its KV fits the near memory, or it is alone and must use the far."""
-        running = self._sequences + len(self._prefilling)
-        near = min(self.cost.kv_knee_bytes, self.cost.kv_capacity_bytes)
-        if running and request.kv > near - self._kv_bytes:
+    # admission
+
+    def _budget(self) -> int:
+        """Return the prompt tokens that an iteration takes now."""
+        if self._rules.prefill_first:
+            return self.cost.batched_tokens
+        return max(self.cost.batched_tokens - self._batch.count * self.cost.verified_tokens, 1)
+
+    def _has_budget(self) -> bool:
+        return self._backlog < self._budget()
+
+    @property
+    def _running(self) -> int:
+        return self._batch.count + len(self._prefilling) + self._loading
+
+    def _may_fit(self, request: Request) -> bool:
+        """Tell whether a call could start at the next change of the batch; "no" is certain."""
+        running, cache = self._running, self.cache
+        if not running:
+            return True
+        if running >= self._most:
             return False
-        return running < self.cost.max_sequences
+        windows = cache.sizes.windows(request.blocks)
+        if self._growth.bytes_with(request.blocks, windows) <= self._near_bytes:
+            return True
+        needs = cache.needs(request, cache.look(request))
+        return self._growth.bytes_with(*needs) <= self._near_bytes
 
     def _admit(self) -> None:
-        waiting, now = self._waiting, self._env.now
-        if not waiting:
+        waiting = self._waiting
+        while waiting and self._has_budget():
+            if self._running >= self._most:
+                return
+            if not self._rules.reserve:
+                self._growth.evict()
+            request = waiting[0]
+            match = self.cache.look(request)
+            if not self._fits(request, match):
+                return
+            waiting.popleft()
+            self._start(request, match)
+
+    def _fits(self, request: Request, match: Match) -> bool:
+        """Tell whether a call may start: its KV fits the near memory, or it is alone and must use the far."""
+        if not self._running:
+            return True
+        return self._growth.fits_with(*self.cache.needs(request, match), self._near_bytes)
+
+    def _start(self, request: Request, match: Match) -> None:
+        now, cache, size = self._env.now, self.cache, self.cache.sizes.block_tokens
+        cache.take(request, match)
+        self._admitted += 1
+        request.admitted, request.started_ns, request.loading_ns = self._admitted, now, 0
+        if not request.remaining:
+            self._start_decode(request)
             return
-        while waiting and self._fits(waiting[0]):
-            request = waiting.popleft()
-            request.started_ns = now
-            self._kv_bytes += request.kv
-            if request.remaining:
-                self._prefilling.append(request)
-            else:
-                self._start_decode(request)
-        self.peak_kv_bytes = max(self.peak_kv_bytes, self._kv_bytes)
-        self.peak_sequences = max(self.peak_sequences, self._sequences + len(self._prefilling))
+        loaded = sum(load.blocks for load in match.loads)
+        hit = (match.hit + loaded) * size
+        request.remaining, request.context = request.goal - hit, float(hit)
+        self._count_hits(request, match, hit)
+        if loaded:
+            self._fetch(request, match)
+            return
+        self._prefilling.append(request)
+        self._backlog += request.remaining
+
+    def _count_hits(self, request: Request, match: Match, hit: int) -> None:
+        load, size = self.load, self.cache.sizes.block_tokens
+        if request.past is not None:
+            load.recomputed_tokens += request.remaining
+            return
+        request.cached = hit
+        load.prompt_tokens += request.prompt
+        load.hit_tokens += match.hit * size
+        for there in match.loads:
+            name = self._rules.tiers[there.tier].name
+            load.tier_hit_tokens[name] = load.tier_hit_tokens.get(name, 0) + there.blocks * size
+
+    def _fetch(self, request: Request, match: Match) -> None:
+        """Load KV from the lower tiers, one call after another, before its prefill goes on."""
+        tiers, now = self.cache.tiers, self._env.now
+        assert tiers is not None
+        length = to_ns(sum(tiers.load_s(load.blocks, load.tier) for load in match.loads))
+        self._link_free_ns = max(self._link_free_ns, now) + length
+        request.loading_ns = self._link_free_ns - now
+        self._loading += 1
+        self._env.timeout(request.loading_ns, request).callbacks.append(self._on_loaded)
+
+    def _on_loaded(self, event: Any) -> None:
+        request, had_budget = event.value, self._has_budget()
+        self._loading -= 1
+        self._prefilling.append(request)
+        self._backlog += request.remaining
+        if not self._phase_open:
+            self._wake()
+        elif had_budget:
+            self._cut_short()
+
+    # KV that runs out
+
+    def _make_room(self) -> bool:
+        """Put calls back, the latest first, until the next iteration's KV fits; tell whether any was."""
+        if not self._growth.overflows():
+            return False
+        cache = self.cache
+        while cache.live_bytes > cache.capacity_bytes:
+            self._put_back(max((*self._prefilling, *self._batch.members), key=_admission))
+            cache.shrink()
+        return True
+
+    def _put_back(self, request: Request) -> None:
+        if request.order > 0:
+            self._batch.leave(request)
+            request.goal = whole_tokens(request.context)
+            computed = request.goal - 1
+        else:
+            self._prefilling.remove(request)
+            self._backlog -= request.remaining
+            computed = int(request.context)
+        self.cache.release(request, computed)
+        request.claim, request.blocks = computed, self.cache.sizes.blocks(request.goal)
+        request.remaining = request.goal
+        request.put_back(self._env.now)
+        self._waiting.appendleft(request)
+        self.load.preemptions += 1
+
+    # phases
 
     def _begin(self) -> None:
         """Start the next phase, or stand idle where there is nothing to work on."""
-        self._admit()
-        iterations = self._compose()
-        if self._finishes:
-            iterations = min(iterations, self._finishes[0][0] - self._iteration)
-        elif not self._chunks:
+        put_back = not self._rules.reserve and self._make_room()
+        if not put_back:
+            self._admit()
+        phase, batch = self._phase, self._batch
+        phase.chunks, iterations = self._compose()
+        phase.decodes = bool(batch.count) and not (self._rules.prefill_first and phase.chunks)
+        if phase.decodes:
+            iterations = min(iterations, batch.next_change())
+            if self._knee_bytes < inf:
+                iterations = min(iterations, self._until_knee())
+            if not self._rules.reserve:
+                iterations = self._growth.until_full(int(iterations))
+        elif not phase.chunks:
             self._idle()
             return
-        if self._crossings:
-            iterations = min(iterations, self._crossings[0][0] - self._iteration)
-        if self.cost.kv_knee_bytes < inf:
-            iterations = min(iterations, self._until_knee())
-        self._phase_open, self._phase_start = True, self._env.now
-        self._measure(int(iterations))
+        if put_back:
+            iterations = 1
+        self._phase_open, phase.start_ns = True, self._env.now
+        self._note()
+        phase.measure(self.cost, batch, int(iterations))
         self._end_after(int(iterations))
+
+    def _note(self) -> None:
+        cache, batch = self.cache, self._batch
+        sizes, room = cache.sizes, cache.capacity_bytes
+        live = cache.live_blocks * sizes.full_bytes + cache.live_windows * sizes.window_bytes
+        idle = cache.idle_blocks * sizes.full_bytes + cache.idle_windows * sizes.window_bytes
+        if batch.count and not self._rules.reserve:
+            live += self._growth.grown_bytes()
+        if live + idle > room:  # what grew has pushed idle blocks out that are not counted yet
+            live = min(live, room)
+            idle = room - live
+        running = batch.count + len(self._prefilling) + self._loading
+        self.load.note(self._env.now, live, idle, running, len(self._waiting))
 
     def _until_knee(self) -> float:
         """Return how many iterations go by before the KV outgrows the near memory; they are at least 1."""
-        left = self.cost.kv_knee_bytes - self.cost.kv_bytes(self._context, self._window_sum)
-        growth = self.cost.kv_bytes(self._gains, self._window_gains)
+        batch, cost = self._batch, self.cost
+        left = self._knee_bytes - cost.kv_bytes(batch.context, batch.window_sum)
+        growth = cost.kv_bytes(batch.gains, batch.window_gains)
         return left // growth + 1 if left >= 0 and growth > 0 else inf
 
     def _idle(self) -> None:
         self._phase_open = False
-        if self._waiting:
+        self._note()
+        if self._waiting and not self._loading:
             raise InvariantViolation("L9: the engine idles while a call that fits it waits")
 
-    def _compose(self) -> float:
-        """Choose the prefill chunks of the next phase; return how many iterations keep them the same."""
-        self._chunks = []
+    def _compose(self) -> tuple[Chunks, float]:
+        """Return the prefill chunks of the next phase, and how many iterations keep them the same."""
         if not self._prefilling:
-            return inf
-        budget = max(self.cost.batched_tokens - self._sequences * self.cost.verified_tokens, 1)
+            return (), inf
+        budget = self._budget()
         first = self._prefilling[0]
         if first.remaining > budget:
-            self._chunks.append((first, budget))
-            return 1 if first.context < self._window < inf else first.remaining // budget
+            same = 1 if first.context < self._window < inf else first.remaining // budget
+            return ((first, budget),), same
+        chunks = []
         for request in self._prefilling:
             if budget <= 0:
                 break
             chunk = min(request.remaining, budget)
-            self._chunks.append((request, chunk))
+            chunks.append((request, chunk))
             budget -= chunk
-        return 1
-
-    def _batch(self, done: int) -> Batch:
-        """Return the batch of this phase's iteration number `done` (from 0)."""
-        context = self._context + self._gains * done
-        window = self._window_sum + self._window_gains * done
-        if not self._chunks:
-            return Batch(self._sequences, context, window)
-        tokens, pairs, window_pairs = 0, 0.0, 0.0
-        for request, chunk in self._chunks:
-            start = request.context + done * chunk
-            tokens += chunk
-            pairs += chunk * start + chunk * (chunk + 1) / 2
-            if self._window < inf:
-                window_pairs += _window_pairs(start, chunk, self._window)
-        return Batch(self._sequences, context, window, tokens, pairs, window_pairs, len(self._chunks))
-
-    def _measure(self, iterations: int) -> None:
-        self._first_s = self.cost.iteration_s(self._batch(0))
-        self._growth_s = 0.0
-        if iterations > 1:
-            last = self.cost.iteration_s(self._batch(iterations - 1))
-            self._growth_s = (last - self._first_s) / (iterations - 1)
-
-    def _elapsed_s(self, iterations: int) -> float:
-        """Return the time that the first iterations of this phase take: an arithmetic series."""
-        return iterations * (self._first_s + self._growth_s * (iterations - 1) / 2)
+        return chunks, 1
 
     def _end_after(self, iterations: int) -> None:
         """Let this phase end once `iterations` are done; an earlier date that was set is void."""
-        self._phase_iterations = iterations
-        self._phase += 1
-        end = self._phase_start + to_ns(self._elapsed_s(iterations))
-        self._env.at_the_end_of(max(end - self._env.now, 0), self._on_phase_end, self._phase)
+        phase, env = self._phase, self._env
+        phase.iterations = iterations
+        phase.number += 1
+        end = phase.start_ns + to_ns(phase.elapsed_s(iterations))
+        env.at_the_end_of(max(end - env.now, 0), self._on_phase_end, phase.number)
 
     def _cut_short(self) -> None:
         """End the phase after the iteration that is under way, so that a new call can join."""
-        if self._phase_iterations > 1:
-            done = self._iterations_within(to_s(self._env.now - self._phase_start))
-            if done < self._phase_iterations:
+        phase = self._phase
+        if phase.iterations > 1:
+            done = phase.iterations_within(to_s(self._env.now - phase.start_ns))
+            if done < phase.iterations:
                 self._end_after(done)
 
-    def _iterations_within(self, elapsed_s: float) -> int:
-        """Return the smallest count of iterations, at least 1, that takes `elapsed_s` or longer."""
-        first, growth = self._first_s, self._growth_s
-        if growth > 0:
-            half = first - growth / 2
-            guess = (math.sqrt(half * half + 2 * growth * elapsed_s) - half) / growth
-        else:
-            guess = elapsed_s / first
-        count = max(int(guess), 1)
-        while self._elapsed_s(count) < elapsed_s - _HALF_TICK_S:
-            count += 1
-        return count
-
     def _on_phase_end(self, event: Any) -> None:
-        if event.value == self._phase:
-            self._advance(self._phase_iterations)
+        if event.value == self._phase.number:
+            self._advance(self._phase.iterations)
             self._begin()
 
     def _advance(self, iterations: int) -> None:
         """Apply the phase that has just ended to the batch."""
-        self._iteration += iterations
-        self._context += self._gains * iterations
-        self._window_sum += self._window_gains * iterations
-        while self._crossings and self._crossings[0][0] <= self._iteration:
-            self._cross(heappop(self._crossings)[2])
-        while self._finishes and self._finishes[0][0] <= self._iteration:
-            self._leave(heappop(self._finishes)[2])
-        for request, chunk in self._chunks:
+        if self._phase.decodes:
+            for request in self._batch.advance(iterations):
+                self._finish(request)
+        for request, chunk in self._phase.chunks:
             self._prefilled(request, chunk * iterations)
 
     def _prefilled(self, request: Request, tokens: int) -> None:
         request.remaining -= tokens
         request.context += tokens
+        self._backlog -= tokens
         if request.remaining > 0:
             return
         self._prefilling.popleft()
         self._start_decode(request)
 
     def _start_decode(self, request: Request) -> None:
-        request.first_token_ns = self._env.now
-        if request.output > 1:
-            self._join(request)
+        """Write the token that ends a prefill, and let a request with more to write decode."""
+        request.token_ns = self._env.now
+        if not request.first_token_ns:
+            request.first_token_ns = request.token_ns
+        request.context += 1.0
+        request.written += 1.0
+        if request.written < request.output - 1e-9:
+            self._batch.join(request)
         else:
             self._finish(request)
 
-    def _join(self, request: Request) -> None:
-        """Let a prefilled request, whose first token is out, decode the rest."""
-        request.context += 1.0
-        request.joined = self._iteration
-        finish = self._iteration + math.ceil((request.output - 1) / request.gain - 1e-9)
-        self._order += 1
-        heappush(self._finishes, (finish, self._order, request))
-        self._sequences += 1
-        self._context += request.context
-        self._gains += request.gain
-        if self._window < inf:
-            self._join_window(request, finish)
-
-    def _join_window(self, request: Request, finish: int) -> None:
-        self._window_sum += min(request.context, self._window)
-        request.below_window = request.context < self._window
-        if request.below_window:
-            self._window_gains += request.gain
-            crossing = self._iteration + math.ceil((self._window - request.context) / request.gain)
-            if crossing < finish:
-                heappush(self._crossings, (crossing, self._order, request))
-
-    def _context_of(self, request: Request) -> float:
-        return request.context + request.gain * (self._iteration - request.joined)
-
-    def _cross(self, request: Request) -> None:
-        """From here on this sequence's windowed layers read a full window and no more."""
-        request.below_window = False
-        self._window_gains -= request.gain
-        self._window_sum -= self._context_of(request) - self._window
-
-    def _leave(self, request: Request) -> None:
-        context = self._context_of(request)
-        self._sequences -= 1
-        self._context -= context
-        self._gains -= request.gain
-        if request.below_window:
-            self._window_gains -= request.gain
-            self._window_sum -= context
-        elif self._window < inf:
-            self._window_sum -= self._window
-        request.below_window = False
-        if not self._sequences:  # sums of floats that were added and taken away again
-            self._context = self._window_sum = self._gains = self._window_gains = 0.0
-        self._finish(request)
-
     def _finish(self, request: Request) -> None:
         request.finished_ns = self._env.now
-        self._kv_bytes -= request.kv
+        self.cache.release(request, request.prompt + max(request.output, 1) - 1)
+        request.segment = None
         request.done.succeed()
 
 
-def _window_pairs(start: float, chunk: int, window: float) -> float:
-    """Return the (query, key) pairs of a chunk when a query sees at most `window` keys."""
-    if start + chunk <= window:
-        return chunk * start + chunk * (chunk + 1) / 2
-    growing = max(min(window - start, chunk), 0.0)
-    return growing * start + growing * (growing + 1) / 2 + (chunk - growing) * window
+def _admission(request: Request) -> int:
+    return request.admitted

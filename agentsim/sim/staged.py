@@ -86,26 +86,32 @@ class StagedServer:
         return answer
 
     def _pass(self, answer: StagedAnswer) -> Generator[Event, Any, None]:
-        for stage in self._stages:
+        for index, stage in enumerate(self._stages):
             if isinstance(stage, Move):
                 start = self._env.now
-                yield self._links[stage.link].move(stage.bytes(answer.prompt, answer.cached))
+                there = self._there(index, answer.work)
+                yield self._links[stage.link].move(stage.bytes(answer.prompt, there))
                 answer.add(Part.KV_TRANSFER, f"KV over {stage.link}", self._env.now - start)
             else:
                 request = self._submit(stage, answer)
                 yield request.done
+                if stage.does != "decode":
+                    answer.cached = request.cached
                 for part, name, length in request.stretches():
                     if length:
                         answer.add(part, f"{name} on {stage.engine}", length)
+
+    def _there(self, index: int, work: Work) -> int:
+        """Return how much of a prompt the engine after a move still has."""
+        after = next(stage for stage in self._stages[index:] if isinstance(stage, Serve))
+        return self._servers[after.engine].cached_tokens(work)
 
     def _submit(self, stage: Serve, answer: StagedAnswer) -> Request:
         server = self._servers[stage.engine]
         if stage.does == "decode":
             return server.submit_decode(answer.work)
         output = answer.output if stage.does == "all" else min(answer.output, 1)
-        request = server.submit(answer.work._replace(output=output))
-        answer.cached = request.cached
-        return request
+        return server.submit(answer.work._replace(output=output))
 
 
 def staged(

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from agentsim.fields import (
     BytesPerSecond,
+    Capacity,
     Count,
     Line,
     PositiveCount,
@@ -27,6 +28,20 @@ class PrecisionChoice(Strict):
     kv: Annotated[Precision, Field(description="of the KV cache")]
 
 
+class OffloadTier(Strict):
+    """Memory that KV is offloaded to: its size, and its rate back, all chips together."""
+
+    capacity: Datum[Capacity]
+    bandwidth: Datum[BytesPerSecond]
+
+
+class KvOffload(Strict):
+    """Where KV goes that an engine evicts: host memory, then SSDs."""
+
+    host: OffloadTier | None = None
+    ssd: OffloadTier | None = None
+
+
 class Engine(Strict):
     """A group of chips that holds one copy of the model."""
 
@@ -39,6 +54,9 @@ class Engine(Strict):
     precision: PrecisionChoice
     software: Annotated[
         str | None, Field(description="the engine that runs on it, as in an engine profile")
+    ] = None
+    kv_offload: Annotated[
+        KvOffload | None, Field(description="GPUs: where KV goes that the engine evicts; default: nowhere")
     ] = None
     racks: Annotated[Count, Field(description="LPUs: racks that the chips may lie in")] = 1
     tensor_parallel: Annotated[

@@ -48,3 +48,9 @@ class EngineProfile(Strict):
     """Token budget of one iteration."""
     sequences: Datum[PositiveCount]
     """Sequences that run at once."""
+    block_tokens: Datum[PositiveTokens] | None = None
+    """Tokens of a KV block; only whole blocks are reused. Default: KV by the token."""
+    scheduling: Datum[Literal["mixed", "prefill_first"]] | None = None
+    """Whether an iteration decodes and prefills (the default), or prefills alone while prompts wait."""
+    admission: Datum[Literal["reserve", "grow"]] | None = None
+    """Whether a call starts when its output fits too (the default), or its prompt, and may be put back."""

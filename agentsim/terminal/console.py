@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def show_list(objects: Iterable[Any]) -> None:
 def note(text: str) -> None:
     """Say in one line on stderr what does not belong to the result."""
     if sys.stderr is not None:
-        print(one_line(text), file=sys.stderr)
+        with suppress(OSError):  # nobody reads it; that is no reason to end otherwise than in order
+            print(one_line(text), file=sys.stderr)
 
 
 def _json_text(data: Any) -> str:
@@ -59,13 +60,14 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 
 
 @contextmanager
-def progress(what: str, steps: int | None) -> Iterator[Callable[[], None]]:
+def progress(what: str, steps: int | None) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal's stderr when there is more than one step.
 
-    Where nobody knows how many there will be (None) it says how many are done.
+    Where nobody knows how many there will be (None) it says how many are done. What it yields is called after
+    a step, or with how many were made.
     """
     if (steps is not None and steps < 2) or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _count=1: None
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
@@ -73,7 +75,7 @@ def progress(what: str, steps: int | None) -> Iterator[Callable[[], None]]:
     columns = [*Progress.get_default_columns(), *([MofNCompleteColumn()] if steps is None else [])]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=steps)
-        yield lambda: bar.advance(task)
+        yield lambda count=1: bar.advance(task, count)
 
 
 def one_line(text: str) -> str:

@@ -14,11 +14,13 @@ from agentsim.units import count_text, duration_text, time_unit
 if TYPE_CHECKING:
     from agentsim.verbs_logs import Imported
 
+TEXT_KEPT = "holds what was said: look for secrets before it leaves this machine"
 _PARTS = (
     ("model", "model_s", "blue"),
     ("tools and waits", "tool_s", "yellow"),
     ("sub-agents' model", "subagent_model_s", "cyan"),
     ("sub-agents' tools", "subagent_tool_s", "green"),
+    ("compaction", "compaction_s", "red"),
     ("unexplained", "residual_s", "bright_black"),
 )
 
@@ -45,15 +47,17 @@ def _sub_agents(count: int) -> str:
 
 
 def _split(imported: Imported, width: int) -> Table:
-    split = imported.split
-    busy = split.elapsed_s - split.human_s
+    seen = imported.seen
+    parts = {name: getattr(seen.split, name) for name in seen.split.__slots__}
+    parts |= {"compaction_s": seen.compaction_s, "residual_s": seen.split.residual_s - seen.compaction_s}
+    busy = seen.task_s
     unit, factor = time_unit(busy)
     room = max(min(width - 48, 60), 10)
     table = grid("left", "left", "right", "right")
     table.columns[1].min_width = room
     table.add_row(Text("As recorded", style="bold"), "", Text(unit, style="dim"), Text("%", style="dim"))
     for label, field, style in _PARTS:
-        seconds = getattr(split, field)
+        seconds = parts[field]
         if seconds or field in ("model_s", "tool_s"):
             share = seconds / busy if busy else 0.0
             figures = f"{seconds / factor:.1f}", f"{100 * share:.1f}"
@@ -63,20 +67,27 @@ def _split(imported: Imported, width: int) -> Table:
     return table
 
 
+def _text(imported: Imported) -> str:
+    if not imported.text_asked:
+        return ""
+    return TEXT_KEPT if imported.has_text else f"a {imported.session.format} log holds none"
+
+
 def _facts(imported: Imported) -> Table:
-    split = imported.split
-    odd = joined([f"{count} x {what}" for what, count in split.odd.items()])
+    split, known = imported.seen.split, imported.seen.durations
+    odd = joined([f"{count:,} x {what}" for what, count in split.odd.items()])
     timing = joined(
         [
-            f"{split.measured} calls measured",
-            f"{split.inferred} inferred from neighbours" if split.inferred else "",
-            f"{split.absent} without a time" if split.absent else "",
+            f"{sum(known.values()):,} calls and tools: {known['measured']:,} measured",
+            f"{known['inferred']:,} inferred from neighbours" if known["inferred"] else "",
+            f"{known['absent']:,} without a time" if known["absent"] else "",
         ]
     )
     rows = [
         ("Waiting for a human", f"{duration_text(split.human_s)}, not counted" if split.human_s else ""),
         ("Timing", timing),
         ("Odd records", odd),
+        ("Text", _text(imported)),
         ("Written", imported.written or ""),
         ("Next", f"agentsim compare {imported.written} --on recorded --on lpx" if imported.written else ""),
     ]

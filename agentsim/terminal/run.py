@@ -12,7 +12,7 @@ from agentsim.result import Part, Result, Span, Spread
 from agentsim.specs.sourced import BASES
 from agentsim.summary import Summary
 from agentsim.terminal.layout import STYLES, bar, grid, indented, joined, labelled, screen
-from agentsim.units import count_text, duration_text, time_unit, to_s
+from agentsim.units import count_text, duration_text, time_unit, to_ns, to_s
 
 NAMES = {
     Part.QUEUE: "queue",
@@ -183,7 +183,7 @@ def _cached_share(summary: Summary) -> float:
 
 def _inference(summary: Summary) -> str:
     share, total = summary.inference_share, summary.completion_s.avg
-    rest = duration_text(total * (1 - share))
+    rest = duration_text(to_s(to_ns(total * (1 - share))))  # the difference of two floats is never quite 0
     return f"{share:.0%} of the task; the rest of its critical path takes {rest}"
 
 

@@ -33,6 +33,8 @@ MAX_RETRIES = 100
 MAX_AGENTS = 10_000
 LONGEST_PAUSE_S = 1e6
 
+Text = Annotated[str | None, Field(description="what was said, of a recorded session; it changes no figure")]
+
 _NO_TOKENS: Distribution[int] = Distribution(constant=0)
 _ONE: Distribution[int] = Distribution(constant=1)
 
@@ -112,6 +114,7 @@ class User(Strict):
     """A message of the user."""
 
     tokens: DrawnTokens
+    text: Text = None
 
 
 class Generate(Strict):
@@ -130,6 +133,7 @@ class Generate(Strict):
     model: Annotated[Line | None, Field(description="the model that answered when this was recorded")] = None
     time: Annotated[Seconds | None, Field(description="recorded time of the whole call")] = None
     ttft: Annotated[Seconds | None, Field(description="recorded time to the first token")] = None
+    text: Text = None
 
     @model_validator(mode="after")
     def _recorded_figures_agree(self) -> Generate:
@@ -139,11 +143,16 @@ class Generate(Strict):
 
 
 class Call(Strict):
-    """A tool call; `time` and `result_tokens` here replace those of the tool."""
+    """A tool call; `time` and `result_tokens` here replace those of the tool.
+
+    Of a recorded call, `text` are the arguments and `result_text` is what came back.
+    """
 
     tool: Line
     time: DrawnSeconds | None = None
     result_tokens: DrawnTokens | None = None
+    text: Text = None
+    result_text: Text = None
 
     @model_validator(mode="before")
     @classmethod

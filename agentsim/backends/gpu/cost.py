@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from agentsim.backends.base import Batch, Drafter, EngineParts, expected_tokens
+from agentsim.backends.base import Batch, Drafter, EngineParts, ServingRules, expected_tokens
 from agentsim.backends.gpu.forward import ForwardPass, forward_pass, kv_times, window_of
 from agentsim.backends.gpu.group import Group, group_of
+from agentsim.backends.gpu.serving import serving_rules
 from agentsim.backends.gpu.weights import kv_bytes, kv_capacity_bytes
 from agentsim.specs.model import Shape
 
@@ -37,6 +38,7 @@ class GpuCost:
     batched_tokens: int
     max_sequences: int
     request_s: float
+    rules: ServingRules
 
     @property
     def kv_knee_bytes(self) -> float:
@@ -82,6 +84,7 @@ def compile_gpu(parts: EngineParts) -> GpuCost:
         batched_tokens=ledger.take(profile.batched_tokens),
         max_sequences=ledger.take(profile.sequences),
         request_s=ledger.take(profile.request_overhead),
+        rules=serving_rules(group),
     )
 
 

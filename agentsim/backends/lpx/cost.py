@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentsim.backends.base import Batch
+from agentsim.backends.base import Batch, ServingRules
 from agentsim.backends.lpx.chip import SOFTMAX_OPERATIONS, to_s
 from agentsim.backends.lpx.schedule import PARTS
 from agentsim.backends.lpx.shapes import Layer
@@ -101,6 +101,11 @@ class LpxCost:
     tensor_parallel: int
     pipeline_stages: int
     lpus: int
+
+    @property
+    def rules(self) -> ServingRules:
+        """KV is counted by the token and reserved: how LPUs page it has not been published."""
+        return ServingRules()
 
     def iteration_s(self, batch: Batch) -> float:
         """Return the time of one iteration, the calibrated overhead of a step with drafts included."""

@@ -1,0 +1,30 @@
+"""How the engine's software schedules calls and keeps their KV, from its profile and the deployment."""
+
+from __future__ import annotations
+
+from agentsim.backends.base import ServingRules, Tier
+from agentsim.backends.gpu.group import Group
+from agentsim.specs.deployment import OffloadTier
+
+
+def serving_rules(group: Group) -> ServingRules:
+    """Return the rules of an engine; what its profile does not say is as in `ServingRules`."""
+    take, profile, default = group.ledger.take_or_none, group.profile, ServingRules()
+    scheduling, admission = take(profile.scheduling), take(profile.admission)
+    return ServingRules(
+        block_tokens=take(profile.block_tokens) or default.block_tokens,
+        prefill_first=scheduling == "prefill_first",
+        reserve=default.reserve if admission is None else admission == "reserve",
+        tiers=_tiers(group),
+    )
+
+
+def _tiers(group: Group) -> tuple[Tier, ...]:
+    offload = group.engine.kv_offload
+    if offload is None:
+        return ()
+    named: tuple[tuple[str, OffloadTier | None], ...] = (("host", offload.host), ("ssd", offload.ssd))
+    take = group.ledger.take
+    return tuple(
+        Tier(name, take(tier.capacity), take(tier.bandwidth)) for name, tier in named if tier is not None
+    )
