@@ -17,15 +17,17 @@ NAMES = [str(file.relative_to(ROOT)) for file in FILES]
 TREES = {file: ast.parse(file.read_text("utf-8")) for file in FILES}
 
 RANKS = (
-    ("units", "errors", "yaml_file", "plugins", "seeds", "fields"),
+    ("units", "errors", "yaml_file", "plugins", "seeds", "fields", "pool"),
     ("workflow", "specs", "result", "recorded"),
-    ("invariants", "backends", "summary", "sheets", "executors"),
+    ("invariants", "backends", "summary", "sheets", "claims", "power", "executors"),
     ("coexec",),
     ("plan",),
     ("compile", "compile_engines", "sim"),
+    ("variation",),
+    ("uncertainty", "sensitivity", "levers"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
-    ("sweep", "report"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_report", "verbs_sweep", "completion"),
+    ("sweep", "report", "population"),
+    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_answers", "verbs_report", "verbs_sweep", "completion"),
     ("commands",),
     ("cli", "__main__"),
 )
@@ -34,6 +36,7 @@ OPEN_TO_ALL = {"errors", "units"}
 WITHIN_A_RANK = {
     ("compile", "compile_engines"),
     ("__main__", "cli"),
+    ("verbs_answers", "verbs"),
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output, Overrides, Runs, Seed, WorkflowPath, names_of
+from agentsim.commands.options import (
+    Format,
+    Output,
+    Overrides,
+    Runs,
+    Samples,
+    Seed,
+    WorkflowPath,
+    names_of,
+)
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -58,16 +67,18 @@ def compare(
     ],
     seed: Seed = 0,
     runs: Runs = 20,
+    uncertainty: Samples = 0,
     set_: Overrides = None,
     format_: Output = Format.table,
 ) -> None:
     """Compare deployments on one workflow, and judge "hours become minutes".
 
+    --uncertainty N draws what is only assumed or calibrated N times within its range, and prints bands.
+
     agentsim compare workflows/coding-agent.yaml --on coding-tool --on 8xb200 --on lpx-aa
     """
     from agentsim.terminal.compare import compare_screen
-    from agentsim.verbs import compare_deployments
+    from agentsim.verbs_answers import compare_workflow
 
-    with progress("simulating", runs * (len(on) + 1)) as step:
-        comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
+    comparison = compare_workflow(workflow, on, range(seed, seed + runs), set_ or [], uncertainty, progress)
     show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.compare import HOUR_S, LEAST_SPEEDUP, Comparison, Verdict
+from agentsim.claims import HOUR_S, LEAST_SPEEDUP, Verdict
+from agentsim.compare import Comparison
 from agentsim.result import Part
 from agentsim.summary import Summary
 from agentsim.terminal.layout import grid, indented, labelled, screen

@@ -1,0 +1,199 @@
+"""What the verbs do that answer beyond one run, without the command line: bands, claims, sensitivity.
+
+Returns data; prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from agentsim.claims import HOURS_TO_MINUTES, Claim, Verdict, parse_claim
+from agentsim.compare import Comparison, compare
+from agentsim.errors import InputError
+from agentsim.levers import DECODE, Bound, evaluations, solve
+from agentsim.plan import Plan
+from agentsim.pool import Step
+from agentsim.power import Power, power_of
+from agentsim.sensitivity import Tornado, tornado
+from agentsim.sensitivity import evaluations as bars_of
+from agentsim.sim.engine import simulate
+from agentsim.specs import catalog
+from agentsim.uncertainty import sampled, uncertainty_of
+from agentsim.variation import Study, study_of
+from agentsim.verbs import compare_deployments, deployment_overrides, plans, workflow_of
+from agentsim.workflow.scale import levers_of
+
+Progress = Callable[[str, int], Any]
+"""Opens a bar: what is done, in how many steps; yields the step."""
+
+DEFAULT_PAIR = ("coding-tool", "lpx")
+"""Today's tool, and the rack that the claims are made of."""
+SOLVED = ("tools", "turns", "output")
+"""The levers of a task that a claim is solved for."""
+
+
+def study(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> Study:
+    """Return the study of a workflow file on deployments."""
+    return study_of(workflow_of(workflow, overrides), deployments, deployment_overrides(overrides))
+
+
+def with_bands(
+    comparison: Comparison,
+    found: Study,
+    claim: Claim,
+    samples: int,
+    seed: int,
+    step: Step,
+) -> Comparison:
+    """Return a comparison with the bands over `samples` draws of the uncertain data."""
+    names = dict(zip((c.first.deployment for c in comparison.columns), found.deployments, strict=True))
+    outcomes = sampled(found, samples, seed, step)
+    fastest = names[comparison.verdict.fastest]
+    return replace(comparison, uncertainty=uncertainty_of(found, claim, fastest, outcomes, seed))
+
+
+def compare_workflow(
+    workflow: str,
+    deployments: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    samples: int,
+    progress: Progress,
+) -> Comparison:
+    """Compare deployments over the seeds, and over `samples` draws of what is uncertain about them."""
+    with progress("simulating", len(seeds) * (len(deployments) + 1)) as step:
+        comparison = compare_deployments(workflow, deployments, seeds, overrides, step)
+    if not samples:
+        return comparison
+    found = study(workflow, deployments, overrides)
+    with progress("drawing", samples) as step:
+        return with_bands(comparison, found, HOURS_TO_MINUTES, samples, seeds[0], step)
+
+
+def sensitivity(
+    workflow: str,
+    deployments: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    progress: Progress,
+) -> Tornado:
+    """Rank what moves the task time on one deployment, or the speed-up of the second over the first."""
+    if len(deployments) > 2:
+        raise InputError("sensitivity: give --on once, or twice for the speed-up of the second")
+    if len(set(deployments)) < len(deployments):
+        raise InputError(f"sensitivity: --on {deployments[0]} is given twice")
+    compiled = plans(workflow, deployments, overrides)
+    found = study(workflow, deployments, overrides)
+    with progress("moving one at a time", bars_of(found, compiled[0])) as step:
+        return tornado(found, compiled[0], seeds, step)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim held against one workflow: runs, bands where they were asked for, and what would turn it.
+
+    `holds` is None where a number that it needs is not published; `power` are the watts of base and other,
+    and `watts_bound` what the other may draw at most, where the claim is one of power.
+    """
+
+    claim: Claim
+    workflow: str
+    path: str
+    comparison: Comparison
+    holds: bool | None
+    bounds: tuple[Bound, ...]
+    power: tuple[Power, Power] | None = None
+    rate_ratio: float | None = None
+    watts_bound: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.comparison.verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one entry of the list that `claim --format json` prints."""
+        verdict, bands = self.verdict, self.comparison.uncertainty
+        return {
+            "claim": asdict(self.claim) | {"below_s": _finite(self.claim.below_s)},
+            "workflow": self.workflow,
+            "base": self.comparison.columns[0].first.deployment,
+            "other": verdict.fastest,
+            "holds": self.holds,
+            "verdict": verdict.to_json(),
+            "uncertainty": bands.to_json() if bands else None,
+            "would_turn_it": [asdict(bound) for bound in self.bounds],
+            "power": [asdict(power) for power in self.power] if self.power else None,
+            "tokens_per_watt_ratio": self.rate_ratio,
+            "other_watts_at_most": self.watts_bound,
+        }
+
+
+def _finite(number: float) -> float | None:
+    return number if number < float("inf") else None
+
+
+def judge(
+    text: str,
+    workflows: Sequence[str],
+    deployments: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    samples: int,
+    progress: Progress,
+) -> list[Judged]:
+    """Hold a claim against workflow files, the first deployment as the base of the second."""
+    claim, pair = parse_claim(text), tuple(deployments) or DEFAULT_PAIR
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise InputError("claim: give --on twice: what is claimed to be slower, and what to be faster")
+    return [_judged(claim, path, pair, seeds, overrides, samples, progress) for path in workflows]
+
+
+def _judged(
+    claim: Claim,
+    path: str,
+    pair: tuple[str, ...],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    samples: int,
+    progress: Progress,
+) -> Judged:
+    compiled = plans(path, pair, overrides)
+    with progress("simulating", 3 * len(seeds)) as step:
+        comparison = compare(compiled, simulate, seeds, step, claim)
+    found = study(path, pair, overrides)
+    if samples:
+        with progress("drawing", samples) as step:
+            comparison = with_bands(comparison, found, claim, samples, seeds[0], step)
+    if claim.kind == "power":
+        return _judged_power(claim, path, pair, comparison, found.overrides)
+    levers = _levers(claim, compiled)
+    with progress("solving", evaluations(levers)) as step:
+        bounds = solve(found, claim, seeds, levers, step) if levers else []
+    holds = comparison.verdict.holds
+    if claim.kind == "tokens":
+        holds = (comparison.verdict.token_speed_ratio or 0.0) >= claim.factor
+    return Judged(claim, compiled[0].task.name, path, comparison, holds, tuple(bounds))
+
+
+def _levers(claim: Claim, compiled: Sequence[Plan]) -> list[str]:
+    """The levers of the task, and the token speed where the other has one that can be made faster."""
+    speed = [] if compiled[1].deployment == catalog.RECORDED else [DECODE]
+    if claim.kind == "tokens":
+        return speed
+    there = levers_of(compiled[0].task)
+    return [lever for lever in SOLVED if lever in there] + speed
+
+
+def _judged_power(
+    claim: Claim, path: str, pair: tuple[str, ...], comparison: Comparison, overrides: tuple[str, ...]
+) -> Judged:
+    """Tokens per second and watt of one agent that has the machine to itself, where the watts are known."""
+    base, other = (power_of(name, overrides) for name in pair)
+    speeds = comparison.verdict.token_speed_ratio
+    ratio = speeds * base.watts / other.watts if speeds and base.watts and other.watts else None
+    bound = speeds * base.watts / claim.factor if speeds and base.watts else None
+    name = comparison.columns[0].first.workflow
+    holds = None if ratio is None else ratio >= claim.factor
+    return Judged(claim, name, path, comparison, holds, (), (base, other), ratio, bound)
