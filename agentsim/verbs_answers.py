@@ -5,9 +5,10 @@ Returns data; prints nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentsim.claims import HOURS_TO_MINUTES, Claim, Verdict, parse_claim
 from agentsim.compare import Comparison, compare
@@ -21,9 +22,13 @@ from agentsim.sensitivity import evaluations as bars_of
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
 from agentsim.uncertainty import sampled, uncertainty_of
+from agentsim.units import parse
 from agentsim.variation import Study, study_of
-from agentsim.verbs import compare_deployments, deployment_overrides, plans, workflow_of
+from agentsim.verbs import check_deployments, compare_deployments, deployment_overrides, plans, workflow_of
 from agentsim.workflow.scale import levers_of
+
+if TYPE_CHECKING:
+    from agentsim.population import Population
 
 Progress = Callable[[str, int], Any]
 """Opens a bar: what is done, in how many steps; yields the step."""
@@ -70,6 +75,69 @@ def compare_workflow(
     found = study(workflow, deployments, overrides)
     with progress("drawing", samples) as step:
         return with_bands(comparison, found, HOURS_TO_MINUTES, samples, seeds[0], step)
+
+
+def compare_any(
+    path: str,
+    deployments: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    samples: int,
+    idle_over: str | None,
+    progress: Progress,
+) -> Comparison | Population:
+    """Compare deployments on a workflow file, or on the recorded sessions of a log or a folder."""
+    if not is_workflow(path):
+        if samples:
+            raise InputError(
+                "compare: --uncertainty draws for a workflow; recorded sessions are run as they are"
+            )
+        return compare_sessions(path, deployments, overrides, seeds[0], idle_over, progress)
+    if idle_over is not None:
+        raise InputError(
+            "compare: --idle-over is for recorded sessions; a workflow says what is a person's wait"
+        )
+    return compare_workflow(path, deployments, seeds, overrides, samples, progress)
+
+
+def is_workflow(path: str) -> bool:
+    """Tell whether a path names a workflow file, which ends in .yaml; all else is a log or a folder."""
+    return path.endswith((".yaml", ".yml")) and not os.path.isdir(path)
+
+
+def compare_sessions(
+    path: str,
+    deployments: Sequence[str],
+    overrides: Sequence[str],
+    seed: int,
+    idle_over: str | None,
+    progress: Progress,
+) -> Population:
+    """Run every session of a log or of a folder on every deployment."""
+    from agentsim.importers._folder import Walk
+    from agentsim.population import bare_plan, population_of
+    from agentsim.verbs_logs import files_at, recorded_at
+
+    check_deployments(deployments)
+    theirs = deployment_overrides(overrides)
+    if len(theirs) < len(overrides):
+        raise InputError("compare: recorded sessions have no fields to --set, only deployment.… has")
+    idle_s, walk = None if idle_over is None else _duration("--idle-over", idle_over), Walk()
+    for name in deployments:
+        bare_plan(name, tuple(theirs))  # a wrong name is told before much is read
+    with progress("reading", files_at(path)) as step:
+        sessions = list(recorded_at(path, walk, None, step))
+    with progress("simulating", len(sessions)) as step:
+        found = population_of(path, sessions, deployments, theirs, HOURS_TO_MINUTES, seed, idle_s, step)
+    passed_over = {reason: len(places) for reason, places in walk.passed_over.items()}
+    return replace(found, passed_over=passed_over, overrides=tuple(overrides))
+
+
+def _duration(option: str, text: str) -> float:
+    try:
+        return parse(text, "time")
+    except ValueError as problem:
+        raise InputError(f"{option}: {problem}") from None
 
 
 def sensitivity(

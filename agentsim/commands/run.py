@@ -58,7 +58,9 @@ def run(
 
 @app.command()
 def compare(
-    workflow: WorkflowPath,
+    workflow: Annotated[
+        str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML), a log, or a folder of logs")
+    ],
     on: Annotated[
         list[str],
         typer.Option(
@@ -68,17 +70,22 @@ def compare(
     seed: Seed = 0,
     runs: Runs = 20,
     uncertainty: Samples = 0,
+    idle_over: Annotated[
+        str | None, typer.Option(help="logs: longer waits that they do not explain are a person's")
+    ] = None,
     set_: Overrides = None,
     format_: Output = Format.table,
 ) -> None:
-    """Compare deployments on one workflow, and judge "hours become minutes".
+    """Compare deployments on a workflow or on recorded sessions, and judge "hours become minutes".
 
     --uncertainty N draws what is only assumed or calibrated N times within its range, and prints bands.
+    Of recorded sessions the distribution is shown; --runs is for workflows.
 
     agentsim compare workflows/coding-agent.yaml --on coding-tool --on 8xb200 --on lpx-aa
     """
-    from agentsim.terminal.compare import compare_screen
-    from agentsim.verbs_answers import compare_workflow
+    from agentsim.terminal.population import compared_screen
+    from agentsim.verbs_answers import compare_any
 
-    comparison = compare_workflow(workflow, on, range(seed, seed + runs), set_ or [], uncertainty, progress)
-    show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))
+    seeds = range(seed, seed + runs)
+    found = compare_any(workflow, on, seeds, set_ or [], uncertainty, idle_over, progress)
+    show_result(format_ is Format.json, found.to_json, lambda width: compared_screen(found, width))

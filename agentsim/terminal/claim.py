@@ -62,7 +62,8 @@ def answer_text(verdict: Verdict) -> str:
         return "Yes, for this task."
     if not verdict.probability:
         return "Not for this task."
-    return f"{'More often than not' if verdict.holds else 'Seldom'}: in {_times(verdict.probability, verdict.runs)}."
+    how = "More often than not" if verdict.holds else "Seldom"
+    return f"{how}: in {_times(verdict.probability, verdict.runs)}."
 
 
 def _times(share: float, runs: int) -> str:

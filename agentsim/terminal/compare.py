@@ -12,19 +12,22 @@ from agentsim.claims import HOUR_S, LEAST_SPEEDUP, Verdict
 from agentsim.compare import Comparison
 from agentsim.result import Part
 from agentsim.summary import Summary
+from agentsim.terminal.claim import answer_text, drawn_notes
 from agentsim.terminal.layout import grid, indented, labelled, screen
 from agentsim.terminal.run import NAMES, overrides_line, sources_line
+from agentsim.uncertainty import Band, Uncertainty
 from agentsim.units import count_text, duration_text, time_unit
 
 Cell = Callable[[Summary], str]
 _GAP = 3
-_BOLD = ("task", "speed-up", "          p95", "token speed", "          ratio")
+UNCERTAIN = "with uncertain data drawn"
+_BOLD = (UNCERTAIN, "as it stands", "task", "speed-up", "          p95", "token speed", "          ratio")
 
 
 def compare_screen(comparison: Comparison, width: int) -> RenderableType:
     """Return the whole screen of a comparison; columns that do not fit side by side stand in blocks."""
     columns = comparison.columns
-    rows = list(_rows(columns))
+    rows = list(_rows(comparison))
     blocks = [indented(_table(rows, block)) for block in _blocks(rows, columns, width - 2)]
     heading = Text.assemble(
         (columns[0].first.workflow, "bold"),
@@ -32,7 +35,7 @@ def compare_screen(comparison: Comparison, width: int) -> RenderableType:
         "\n",
         (_runs(columns[0]), "dim"),
     )
-    return screen(heading, *blocks, *map(indented, _verdict(comparison)), indented(_notes(columns)))
+    return screen(heading, *blocks, *map(indented, _verdict(comparison)), indented(_notes(comparison)))
 
 
 def _runs(column: Summary) -> str:
@@ -42,16 +45,37 @@ def _runs(column: Summary) -> str:
     )
 
 
-def _rows(columns: Sequence[Summary]) -> Iterator[tuple[str, list[str]]]:
+def _rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
     """Yield label and cells of every row, the names of the deployments first."""
+    columns, bands = comparison.columns, comparison.uncertainty
     unit, factor = time_unit(max(c.completion_s.p95 for c in columns))
     yield "", [c.first.deployment for c in columns]
+    if bands is not None:
+        yield from _bands(bands, factor, unit)
     for label, cell in (
         *_headline(columns[0], unit, factor),
         *_parts(columns, unit, factor),
         *_rest(columns),
     ):
         yield label, [cell(c) for c in columns]
+
+
+def _bands(bands: Uncertainty, factor: float, unit: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what nine tenths of the draws lie in; the first is the base, whose speed-up is none."""
+    yield f"{UNCERTAIN}, p5 to p95", ["" for _ in bands.task_s]
+    yield f"  task time ({unit})", [_band(band, 1 / factor, ".1f") for band in bands.task_s.values()]
+    ratios = list(bands.speedup.values())
+    yield "  speed-up", ["1.0x", *(_band(band, 1.0, ".2f", "x") for band in ratios[1:])]
+    yield "  token speed (tok/s)", [_band(band, 1.0, ",.0f") for band in bands.tokens_per_s.values()]
+    yield "as it stands", ["" for _ in bands.task_s]
+
+
+def _band(band: Band | None, factor: float, form: str, unit: str = "") -> str:
+    """Return the ends of a band, or one figure where they are alike."""
+    if band is None:
+        return "-"
+    low, high = (f"{end * factor:{form}}" for end in (band.p5, band.p95))
+    return f"{low}{unit}" if low == high else f"{low} - {high}{unit}"
 
 
 def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]:
@@ -117,9 +141,18 @@ def _table(rows: list[tuple[str, list[str]]], block: range) -> Table:
 
 def _verdict(comparison: Comparison) -> list[RenderableType]:
     verdict, base = comparison.verdict, comparison.columns[0]
-    answer = "Yes, for this task." if verdict.holds else "Not for this task."
-    first = Text.assemble((f'"{verdict.claim.capitalize()}"?  {answer} ', "bold"), _because(verdict, base))
-    return [first, Text(_limits(comparison))]
+    claim = f'"{verdict.claim[:1].upper()}{verdict.claim[1:]}"?'
+    first = Text.assemble((f"{claim}  {answer_text(verdict)} ", "bold"), _because(verdict, base))
+    return [first, *map(Text, _chance(comparison)), Text(_limits(comparison))]
+
+
+def _chance(comparison: Comparison) -> Iterator[str]:
+    bands = comparison.uncertainty
+    if bands is not None and bands.probability is not None:
+        yield (
+            f"With what is uncertain drawn {bands.samples} times within its ranges, the claim holds with a "
+            f"probability of {bands.probability:.0%} on {bands.fastest}."
+        )
 
 
 def _because(verdict: Verdict, base: Summary) -> str:
@@ -127,20 +160,20 @@ def _because(verdict: Verdict, base: Summary) -> str:
     speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
     most = "at most " if verdict.lower_bound else ""
     text = f"On {verdict.fastest}, {speed}{most}{verdict.speedup:.2g}x the task speed."
-    return text if verdict.holds else f"{text} {_missed(verdict, base)}"
+    return f"{text} {_changed(verdict, base)}"
 
 
-def _missed(verdict: Verdict, base: Summary) -> str:
-    """Say which part of the claim fails: hours to begin with, minutes in the end, or a real saving."""
+def _changed(verdict: Verdict, base: Summary) -> str:
+    """Say what a run half way becomes, and which part of the claim it fails."""
     before, after = base.completion_s.p50, base.completion_s.p50 / verdict.speedup
     if before < HOUR_S:
         return f"It takes {duration_text(before)} on {base.first.deployment}: no hours to save."
+    text = f"{duration_text(before)} become {duration_text(after)}"
     if after >= HOUR_S:
-        return f"{duration_text(before)} become {duration_text(after)}, still hours."
-    return (
-        f"{duration_text(before)} become {duration_text(after)}: less than an hour, but less than "
-        f"{LEAST_SPEEDUP:.0f}x faster."
-    )
+        return f"{text}, still hours."
+    if verdict.speedup < LEAST_SPEEDUP:
+        return f"{text}: less than an hour, but less than {LEAST_SPEEDUP:.0f}x faster."
+    return f"{text}."
 
 
 def _limits(comparison: Comparison) -> str:
@@ -156,7 +189,9 @@ def _limits(comparison: Comparison) -> str:
     return text
 
 
-def _notes(columns: Sequence[Summary]) -> Table:
+def _notes(comparison: Comparison) -> Table:
+    columns = comparison.columns
     notes = [(c.first.deployment, warning) for c in columns for warning in c.warnings]
     sources = [(c.first.deployment, sources_line(c.first)) for c in columns]
-    return labelled([*notes, *sources])
+    bands = comparison.uncertainty
+    return labelled([*notes, *sources, *(drawn_notes(bands) if bands else ())])
