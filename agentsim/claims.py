@@ -32,7 +32,7 @@ _LARGEST = 1e9
 _FACTOR = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(?:x|times)(?: (?:as )?(?:fast(?:er)?|task|time|speed-?up))?")
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(?:x|times)(?: the)? (.+)")
 _TOKENS = {"tokens", "token speed", "tok/s", "tps", "tokens/s", "tokens per second"}
-_POWER = {f"{what}{per}" for what in ("", *(f"{t} " for t in _TOKENS)) for per in ("per mw", "/mw")}
+_POWER = {"per mw", "/mw"} | {f"{what}{per}" for what in _TOKENS for per in (" per mw", "/mw")}
 _CHANGE = re.compile(r"(days|hours|minutes) (?:to|become|into) (hours|minutes|seconds)")
 
 

@@ -37,6 +37,7 @@ WITHIN_A_RANK = {
     ("compile", "compile_engines"),
     ("__main__", "cli"),
     ("verbs_answers", "verbs"),
+    ("verbs_answers", "verbs_logs"),
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),

@@ -228,7 +228,8 @@ def build_fabric(chip: Chip, racks: int, ledger: Ledger) -> Fabric:
     in_group = group // tray
     peers = ledger.value(rack.peers_between_trays) if rack.peers_between_trays else None
     share = max(1, round((in_group - 1) / peers)) if peers else 1
-    link = partial(_level, rack, ledger)
+    groups = (rack.chips_in_group,) if rack.chips_in_group and group < count else ()
+    link = partial(_level, rack, ledger, groups)
     levels = (
         link("tray", tray, rack.hop_in_tray, rack.lanes_in_tray),
         link("group", in_group, rack.hop_between_trays, rack.lanes_between_trays, share=share),
@@ -241,6 +242,7 @@ def build_fabric(chip: Chip, racks: int, ledger: Ledger) -> Fabric:
 def _level(
     rack: Rack,
     ledger: Ledger,
+    groups: tuple[Datum[int], ...],
     name: str,
     size: int,
     hop: Datum[float] | None,
@@ -258,8 +260,8 @@ def _level(
         raise SpecError("the rack has no lane_bandwidth")
     hop_s, rate = (ledger.value(datum) or 0.0 for datum in (hop, lane))
     count = ledger.value(lanes) or 0
-    groups = (rack.chips_in_group,) if rack.chips_in_group and name in ("group", "rack") else ()
-    return Level(name, size, to_ps(hop_s), count * rate, (hop, lanes, lane, *groups), chain, share)
+    data = (hop, lanes, lane, *(groups if name in ("group", "rack") else ()))
+    return Level(name, size, to_ps(hop_s), count * rate, data, chain, share)
 
 
 def check_room(chips: int, racks: int, chip: Chip) -> None:
