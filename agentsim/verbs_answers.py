@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentsim.claims import HOURS_TO_MINUTES, Claim, Verdict, parse_claim
 from agentsim.compare import Comparison, compare
-from agentsim.errors import InputError
+from agentsim.errors import ImportFormatError, InputError
 from agentsim.levers import DECODE, Bound, evaluations, solve
 from agentsim.plan import Plan
 from agentsim.pool import Step
@@ -101,8 +101,16 @@ def compare_any(
 
 
 def is_workflow(path: str) -> bool:
-    """Tell whether a path names a workflow file, which ends in .yaml; all else is a log or a folder."""
-    return path.endswith((".yaml", ".yml")) and not os.path.isdir(path)
+    """Tell whether a path names a workflow file: one that ends in .yaml, or has steps and is no log."""
+    from agentsim.importers.base import head_of, importer_of
+
+    if os.path.isdir(path) or path.endswith((".yaml", ".yml")):
+        return not os.path.isdir(path)
+    try:
+        importer_of(path)
+    except ImportFormatError:
+        return os.path.isfile(path) and b"steps:" in head_of(path)
+    return False
 
 
 def compare_sessions(

@@ -18,6 +18,8 @@ from agentsim.terminal.run import NAMES
 from agentsim.units import duration_text, time_unit
 
 SHOWN = ("p10", "p50", "p90", "p99", "max")
+MANY = 10
+"""From so many sessions on, one in ten is one."""
 LEAST_SHARE = 0.001
 _OF_PART = {part.key: name for part, name in NAMES.items()}
 
@@ -56,9 +58,13 @@ def _answers(population: Population) -> Iterator[list[tuple[str, str]]]:
     name, speedups = population.deployments[index], quantiles(population.speedups(index))
     most = "at most " if population.is_lower_bound(index) else ""
     ratio, model = _token_ratio(population, index), quantiles(population.model_speedups(index))
-    text = f"One session in two is {most}{speedups['p50']:.2f}x faster on {name}, one in ten "
+    half, tenth = f"{most}{speedups['p50']:.2f}x faster on {name}", f"{most}{speedups['p90']:.2f}x or more"
+    many = len(population.rows) >= MANY
+    gain = (
+        f"One session in two is {half}, one in ten {tenth}. " if many else f"The median session is {half}. "
+    )
     yield [
-        (f"{text}{most}{speedups['p90']:.2f}x or more. ", "bold"),
+        (gain, "bold"),
         (f"{ratio}The model's own time alone shrinks {most}{model['p50']:.3g}x.", ""),
     ]
     begun, kept = population.begun(), population.kept(index)
@@ -153,6 +159,8 @@ def _part_name(share: Share) -> str:
 
 def _span(rows: Sequence[Row]) -> str:
     times = [row.lived[0].task_s for row in rows]
+    if len(rows) == 1:
+        return f"1 session, {duration_text(times[0])}"
     return f"{len(rows)} sessions, {duration_text(min(times))} to {duration_text(max(times))}"
 
 
@@ -170,7 +178,10 @@ def _notes(population: Population) -> Table:
         for name, reasons in population.left_out.items()
         for reason, count in reasons.items()
     ]
-    over = [("Passed over", f"{count} files: {reason}") for reason, count in population.passed_over.items()]
+    over = [
+        ("Passed over", f"{count} file{'' if count == 1 else 's'}: {reason}")
+        for reason, count in population.passed_over.items()
+    ]
     return labelled([*left_out, *over, *_idle(population)])
 
 

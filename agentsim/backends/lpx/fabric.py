@@ -260,7 +260,7 @@ def _level(
         raise SpecError("the rack has no lane_bandwidth")
     hop_s, rate = (ledger.value(datum) or 0.0 for datum in (hop, lane))
     count = ledger.value(lanes) or 0
-    data = (hop, lanes, lane, *(groups if name in ("group", "rack") else ()))
+    data: tuple[Datum[Any], ...] = (hop, lanes, lane, *(groups if name in ("group", "rack") else ()))
     return Level(name, size, to_ps(hop_s), count * rate, data, chain, share)
 
 
