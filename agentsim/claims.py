@@ -118,8 +118,9 @@ HOURS_TO_MINUTES = parse_claim("hours become minutes")
 class Verdict:
     """What runs say of a claim, the base against the fastest of the others.
 
-    `probability` is the share of `runs` in which it holds. `ceiling_speedup` is what inference in no time
-    would give, `saturation_tok_s` the decode speed beyond which the task gains less than a hundredth.
+    `probability` is the share of `runs` in which it holds. `speedup` is that of the medians, the other two
+    are of single runs, from the workflow's own randomness alone. `ceiling_speedup` is what inference in no
+    time would give, `saturation_tok_s` the decode speed beyond which the task gains less than a hundredth.
     Infinite and undefined figures are None. With `lower_bound` the fastest has unknown parts, and its
     speed-up is at most what is said.
     """
@@ -131,6 +132,8 @@ class Verdict:
     lower_bound: bool
     fastest: str
     speedup: float
+    speedup_p5: float
+    speedup_p95: float
     token_speed_ratio: float | None
     ceiling_speedup: float | None
     instant_s: float

@@ -17,7 +17,7 @@ from agentsim.coexec.base import Serve
 from agentsim.plan import Plan
 from agentsim.result import Result
 from agentsim.summary import Summary, SummaryBuilder
-from agentsim.uncertainty import Uncertainty
+from agentsim.uncertainty import Band, Uncertainty
 
 SATURATION_LOSS = 0.01
 """Speed stops mattering where all further speed would save less than this share of the task."""
@@ -102,6 +102,8 @@ def _verdict(claim: Claim, columns: Sequence[Column], instant: Summary) -> Verdi
     base, best = first.summary, fastest.summary
     base_s, best_s, instant_s = (c.completion_s.p50 for c in (base, best, instant))
     probability = claim.share(first.completion_s, fastest.completion_s)
+    pairs = zip(first.completion_s, fastest.completion_s, strict=True)
+    band = Band.of([a / b if b else 1.0 for a, b in pairs]) or Band(1.0, 1.0, 1.0)
     return Verdict(
         claim=claim.text,
         holds=probability >= ENOUGH,
@@ -110,6 +112,8 @@ def _verdict(claim: Claim, columns: Sequence[Column], instant: Summary) -> Verdi
         lower_bound=best.is_lower_bound,
         fastest=best.first.deployment,
         speedup=_ratio(base_s, best_s) or 1.0,
+        speedup_p5=band.p5,
+        speedup_p95=band.p95,
         token_speed_ratio=_ratio(best.output_tokens_per_s, base.output_tokens_per_s),
         ceiling_speedup=_ratio(base_s, instant_s),
         instant_s=instant_s,

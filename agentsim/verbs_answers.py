@@ -102,10 +102,10 @@ def compare_any(
 
 def is_workflow(path: str) -> bool:
     """Tell whether a path names a workflow file: one that ends in .yaml, or has steps and is no log."""
-    from agentsim.importers.base import head_of, importer_of
-
     if os.path.isdir(path) or path.endswith((".yaml", ".yml")):
         return not os.path.isdir(path)
+    from agentsim.importers.base import head_of, importer_of
+
     try:
         importer_of(path)
     except ImportFormatError:

@@ -102,12 +102,14 @@ def _readings(judged: Judged) -> Iterator[tuple[str, str, str, bool]]:
     is_time = claim.kind == "time"
     told = f"holds in {_times(verdict.probability, verdict.runs)}"
     yield "task time", f"{verdict.speedup:.2f}x", told if is_time else "not what is claimed", is_time
+    if verdict.runs > 1:
+        yield "  single runs, p5-p95", f"{verdict.speedup_p5:.2f}x to {verdict.speedup_p95:.2f}x", "", False
     if bands and (band := bands.speedup[bands.fastest]):
         chance = (
             "" if bands.probability is None else f"holds in {bands.probability:.0%} of {bands.samples} draws"
         )
         figure = f"{band.p5:.2f}x to {band.p95:.2f}x"
-        yield "  with uncertain data, p5-p95", figure, chance if is_time else "", is_time
+        yield "  and data drawn, p5-p95", figure, chance if is_time else "", is_time
     ratio = verdict.token_speed_ratio
     if ratio is not None:
         speeds = f"{other.output_tokens_per_s:,.0f} against {base.output_tokens_per_s:,.0f} tok/s"
@@ -123,6 +125,7 @@ def _bounds(judged: Judged) -> RenderableType | None:
     if not judged.bounds:
         return None
     table = grid("left", "left", "left")
+    table.columns[2].no_wrap = False
     for bound in judged.bounds:
         table.add_row(
             Text("  " + NAMES[bound.lever]),
@@ -154,7 +157,7 @@ def _amount(lever: str, value: float) -> str:
     if lever == "tools":
         return duration_text(value)
     if lever == "turns":
-        return f"{value:,.0f} calls"
+        return f"{value:,.0f} call{'' if round(value) == 1 else 's'}"
     return f"{value:,.0f} tokens" if lever == "output" else f"{value:,.0f} tok/s"
 
 

@@ -15,13 +15,14 @@ from agentsim.summary import Summary
 from agentsim.terminal.claim import answer_text, drawn_notes
 from agentsim.terminal.layout import grid, indented, labelled, screen
 from agentsim.terminal.run import NAMES, overrides_line, sources_line
-from agentsim.uncertainty import Band, Uncertainty
+from agentsim.uncertainty import Uncertainty
 from agentsim.units import count_text, duration_text, time_unit
 
 Cell = Callable[[Summary], str]
 _GAP = 3
-UNCERTAIN = "with uncertain data drawn"
-_BOLD = (UNCERTAIN, "as it stands", "task", "speed-up", "          p95", "token speed", "          ratio")
+Row = tuple[str, list[str]]
+UNCERTAIN, AS_IT_STANDS = "with uncertain data drawn", "as it stands"
+_BOLD = (UNCERTAIN, AS_IT_STANDS, "task", "speed-up", "          p95", "token speed", "          ratio")
 
 
 def compare_screen(comparison: Comparison, width: int) -> RenderableType:
@@ -45,13 +46,13 @@ def _runs(column: Summary) -> str:
     )
 
 
-def _rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
+def _rows(comparison: Comparison) -> Iterator[Row]:
     """Yield label and cells of every row, the names of the deployments first."""
     columns, bands = comparison.columns, comparison.uncertainty
     unit, factor = time_unit(max(c.completion_s.p95 for c in columns))
     yield "", [c.first.deployment for c in columns]
     if bands is not None:
-        yield from _bands(bands, factor, unit)
+        yield from _bands(bands, columns, unit, factor)
     for label, cell in (
         *_headline(columns[0], unit, factor),
         *_parts(columns, unit, factor),
@@ -60,22 +61,21 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
         yield label, [cell(c) for c in columns]
 
 
-def _bands(bands: Uncertainty, factor: float, unit: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield what nine tenths of the draws lie in; the first is the base, whose speed-up is none."""
-    yield f"{UNCERTAIN}, p5 to p95", ["" for _ in bands.task_s]
-    yield f"  task time ({unit})", [_band(band, 1 / factor, ".1f") for band in bands.task_s.values()]
-    ratios = list(bands.speedup.values())
-    yield "  speed-up", ["1.0x", *(_band(band, 1.0, ".2f", "x") for band in ratios[1:])]
-    yield "  token speed (tok/s)", [_band(band, 1.0, ",.0f") for band in bands.tokens_per_s.values()]
-    yield "as it stands", ["" for _ in bands.task_s]
-
-
-def _band(band: Band | None, factor: float, form: str, unit: str = "") -> str:
-    """Return the ends of a band, or one figure where they are alike."""
-    if band is None:
-        return "-"
-    low, high = (f"{end * factor:{form}}" for end in (band.p5, band.p95))
-    return f"{low}{unit}" if low == high else f"{low} - {high}{unit}"
+def _bands(bands: Uncertainty, columns: Sequence[Summary], unit: str, factor: float) -> Iterator[Row]:
+    """Yield what nine tenths of the draws lie in, and the heading of what follows."""
+    yield UNCERTAIN, ["" for _ in columns]
+    rows = (
+        (f"task time {{}} ({unit})", bands.task_s, 1 / factor, ".1f", ""),
+        ("speed-up  {}", bands.speedup, 1.0, ".2f", "x"),
+        ("token speed {} (tok/s)", bands.tokens_per_s, 1.0, ",.0f", ""),
+    )
+    for label, by_deployment, scale, form, times in rows:
+        for end in ("p5", "p95"):
+            found = [getattr(band, end, None) for band in by_deployment.values()]
+            cells = ["-" if value is None else f"{value * scale:{form}}{times}" for value in found]
+            name = label.format(end) if end == "p5" else " " * label.index("{") + end
+            yield f"  {name}", cells
+    yield AS_IT_STANDS, ["" for _ in columns]
 
 
 def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]:
@@ -118,7 +118,7 @@ def _times(upper: float | None, lower: float | None) -> str:
     return f"{upper / lower:.1f}x" if upper and lower else "-"
 
 
-def _blocks(rows: list[tuple[str, list[str]]], columns: Sequence[Summary], width: int) -> Iterator[range]:
+def _blocks(rows: list[Row], columns: Sequence[Summary], width: int) -> Iterator[range]:
     """Yield runs of columns that fit the width; no figure is ever cut."""
     room = width - max(len(label) for label, _ in rows)
     start, used = 0, 0
@@ -131,7 +131,7 @@ def _blocks(rows: list[tuple[str, list[str]]], columns: Sequence[Summary], width
     yield range(start, len(columns))
 
 
-def _table(rows: list[tuple[str, list[str]]], block: range) -> Table:
+def _table(rows: list[Row], block: range) -> Table:
     table = grid("left", *["right"] * len(block), padding=_GAP)
     for label, cells in rows:
         style = "bold" if not label or label.startswith(_BOLD) else ""
@@ -147,12 +147,16 @@ def _verdict(comparison: Comparison) -> list[RenderableType]:
 
 
 def _chance(comparison: Comparison) -> Iterator[str]:
-    bands = comparison.uncertainty
-    if bands is not None and bands.probability is not None:
-        yield (
-            f"With what is uncertain drawn {bands.samples} times within its ranges, the claim holds with a "
-            f"probability of {bands.probability:.0%} on {bands.fastest}."
-        )
+    """Yield how sure the answer is, where uncertain data were drawn."""
+    bands, verdict = comparison.uncertainty, comparison.verdict
+    if bands is None or bands.probability is None or (band := bands.speedup[bands.fastest]) is None:
+        return
+    yield (
+        f"With what is uncertain drawn {bands.samples} times, the claim holds with a probability of "
+        f"{bands.probability:.0%}, and the speed-up on {verdict.fastest} is {band.p5:.2f}x to "
+        f"{band.p95:.2f}x (p5-p95); the runs' own randomness alone makes it {verdict.speedup_p5:.2f}x to "
+        f"{verdict.speedup_p95:.2f}x."
+    )
 
 
 def _because(verdict: Verdict, base: Summary) -> str:
