@@ -56,19 +56,19 @@ def _answers(population: Population) -> Iterator[list[tuple[str, str]]]:
     """Yield, for the fastest deployment, what sessions gain, and what the claim comes to."""
     index = fastest(population)
     name, speedups = population.deployments[index], quantiles(population.speedups(index))
-    most = "at most " if population.is_lower_bound(index) else ""
     ratio, model = _token_ratio(population, index), quantiles(population.model_speedups(index))
-    half, tenth = f"{most}{speedups['p50']:.2f}x faster on {name}", f"{most}{speedups['p90']:.2f}x or more"
+    half, tenth = f"{speedups['p50']:.2f}x faster on {name}", f"{speedups['p90']:.2f}x or more"
     many = len(population.rows) >= MANY
     gain = (
-        f"One session in two is {half}, one in ten {tenth}. " if many else f"The median session is {half}. "
+        f"Half of the sessions are {half} or more, one in ten {tenth}." if many else f"Half way it is {half}."
     )
+    zero = f" At most: unpublished parts of {name} count as zero." if population.is_lower_bound(index) else ""
     yield [
-        (gain, "bold"),
-        (f"{ratio}The model's own time alone shrinks {most}{model['p50']:.3g}x.", ""),
+        (gain + zero, "bold"),
+        (f" {ratio}The model's own time alone shrinks {model['p50']:.3g}x.", ""),
     ]
     begun, kept = population.begun(), population.kept(index)
-    share = f" ({kept / begun:.0%})" if begun else ""
+    share = f" ({kept / begun:.0%})" if kept else ""
     yield [
         (f'"{population.claim.text.capitalize()}"?  In {kept} of {begun} sessions{share}', "bold"),
         (f" that take an hour or more on {population.deployments[0]}.", ""),
@@ -133,7 +133,7 @@ def _slowest(population: Population, width: int) -> RenderableType:
     total = sum(share.base_s for share in shares)
     unit, factor = time_unit(total / len(rows))
     heading = Text.assemble(
-        ("What the slowest tenth waits for", "bold"), (f"   {_span(rows)} on {base}; {unit} each", "dim")
+        ("The slowest tenth waits for", "bold"), (f"   {_span(rows)}; {unit} each", "dim")
     )
     table, room = grid("left", "left", "right", "right", "right"), max(min(width - 50, 50), 12)
     table.add_row("", "", *[Text(text, style="dim") for text in (base, "%", other)])
