@@ -233,7 +233,7 @@ def population_of(
     """
     names = tuple(bare_plan(name, tuple(overrides)).deployment for name in deployments)
     work = _Work(tuple(deployments), tuple(overrides), seed, idle_s)
-    rows = spread(work, sessions, step, least=16)
+    rows = spread(work, sessions, step)
     whole = tuple(row for row in rows if not row.problem)
     left_out = {
         name: reasons
@@ -268,10 +268,7 @@ class _Work:
     seed: int
     idle_s: float | None
 
-    def __call__(self, sessions: Sequence[RecordedSession]) -> list[Row]:
-        return [self._row(session) for session in sessions]
-
-    def _row(self, session: RecordedSession) -> Row:
+    def __call__(self, session: RecordedSession) -> Row:
         calls = sum(1 for _ in session.calls)
         if not calls:
             return Row(session.name, 0, (Lived(problem=NO_CALL),), {})

@@ -78,7 +78,7 @@ class Study:
 
     def outcomes(self, variations: Sequence[Variation], step: Step = lambda: None) -> list[list[Outcome]]:
         """Return, for every variation, its outcome on every deployment; `step` is called for each one."""
-        return spread(_Work(self), variations, step, least=4, most=16)
+        return spread(_Work(self), variations, step)
 
 
 def study_of(workflow: Workflow, deployments: Sequence[str], overrides: Sequence[str] = ()) -> Study:
@@ -101,8 +101,12 @@ class _Work:
         self.compiled: dict[tuple[str, Shares], Plan] = {}
         self.known: dict[tuple[Any, ...], Outcome] = {}
 
-    def __call__(self, variations: Sequence[Variation]) -> list[list[Outcome]]:
-        return [[self._known(name, v) for name in self.study.deployments] for v in variations]
+    def __reduce__(self) -> tuple[type[_Work], tuple[Study]]:
+        """Leave behind what was compiled: a plan stays in its process."""
+        return _Work, (self.study,)
+
+    def __call__(self, variation: Variation) -> list[Outcome]:
+        return [self._known(name, variation) for name in self.study.deployments]
 
     def _known(self, name: str, variation: Variation) -> Outcome:
         decode = variation.decode if name == variation.faster else 1.0

@@ -437,8 +437,9 @@ def test_answers_are_the_same_however_many_cores_find_them(command, short, monke
         "2",
         *(("--uncertainty", "5") if command[0] == "compare" else ()),
     )
+    monkeypatch.setattr("agentsim.executors.local.ALONE_S", 0.0)
     spread_out = data(*arguments)
-    monkeypatch.setattr("agentsim.pool._cores", lambda: 1)
+    monkeypatch.setattr("agentsim.pool.cores", lambda: 1)
     assert data(*arguments) == spread_out
 
 

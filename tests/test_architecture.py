@@ -17,10 +17,10 @@ NAMES = [str(file.relative_to(ROOT)) for file in FILES]
 TREES = {file: ast.parse(file.read_text("utf-8")) for file in FILES}
 
 RANKS = (
-    ("units", "errors", "yaml_file", "plugins", "seeds", "fields", "pool"),
+    ("units", "errors", "yaml_file", "plugins", "seeds", "fields"),
     ("workflow", "specs", "result", "recorded"),
     ("invariants", "backends", "summary", "sheets", "claims", "power", "executors"),
-    ("coexec",),
+    ("coexec", "pool"),
     ("plan",),
     ("compile", "compile_engines", "sim"),
     ("variation",),

@@ -125,8 +125,9 @@ def test_quantiles_of_nothing_are_nothing():
 
 def test_many_sessions_come_to_the_same_on_one_core_and_on_several(monkeypatch):
     sessions = [session(str(n), calls=3 + n, wait_s=float(n)) for n in range(40)]
+    monkeypatch.setattr("agentsim.executors.local.ALONE_S", 0.0)
     spread_out = of(sessions).to_json()
-    monkeypatch.setattr("agentsim.pool._cores", lambda: 1)
+    monkeypatch.setattr("agentsim.pool.cores", lambda: 1)
     assert of(sessions).to_json() == spread_out
     assert [entry["name"] for entry in spread_out["list"]] == [str(n) for n in range(40)]
 
