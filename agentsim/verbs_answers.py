@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int], Any]
 """Opens a bar: what is done, in how many steps; yields the step."""
 
-DEFAULT_PAIR = ("coding-tool", "lpx")
-"""Today's tool, and the rack that the claims are made of."""
+DEFAULT_PAIRS = {
+    "time": ("coding-tool", "lpx"),
+    "tokens": ("coding-tool", "lpx"),
+    "power": ("8xb200", "lpx"),
+}
+"""Today's tool, or of claims about power GPUs whose watts are published, and the rack that is claimed for."""
 SOLVED = ("tools", "turns", "output")
 """The levers of a task that a claim is solved for."""
 
@@ -220,7 +224,8 @@ def judge(
     progress: Progress,
 ) -> list[Judged]:
     """Hold a claim against workflow files, the first deployment as the base of the second."""
-    claim, pair = parse_claim(text), tuple(deployments) or DEFAULT_PAIR
+    claim = parse_claim(text)
+    pair = tuple(deployments) or DEFAULT_PAIRS[claim.kind]
     if len(pair) != 2 or pair[0] == pair[1]:
         raise InputError("claim: give --on twice: what is claimed to be slower, and what to be faster")
     return [_judged(claim, path, pair, seeds, overrides, samples, progress) for path in workflows]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Format, Output, Overrides, Runs, Samples, Seed, WorkflowPath
+from agentsim.commands.options import Format, Output, Overrides, Runs, Samples, Seed, WorkflowPath, names_of
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -17,7 +17,10 @@ def claim(
     text: Annotated[str, typer.Argument(metavar="CLAIM", help='such as "hours to minutes" or "4x"')],
     workflows: Annotated[list[str], typer.Argument(metavar="WORKFLOW...", help="workflow files (YAML)")],
     on: Annotated[
-        list[str] | None, typer.Option(help="the slow one, then the fast one; default: coding-tool, lpx")
+        list[str] | None,
+        typer.Option(
+            help="the slow one, then the fast one; default: coding-tool, lpx", autocompletion=names_of("on")
+        ),
     ] = None,
     seed: Seed = 0,
     runs: Runs = 10,
@@ -29,7 +32,7 @@ def claim(
 
     Claims: "hours to minutes", "4x", "under 10 min", "4x tokens", "35x per MW".
 
-    agentsim claim "4x" workflows/coding-agent.yaml --on coding-tool --on lpx --runs 3
+    agentsim claim "4x" workflows/support-agent.yaml --on coding-tool --on lpx --runs 3
     """
     from agentsim.terminal.claim import claim_screen
     from agentsim.verbs_answers import judge
@@ -45,7 +48,10 @@ def claim(
 @app.command()
 def sensitivity(
     workflow: WorkflowPath,
-    on: Annotated[list[str], typer.Option(help="a deployment; twice: the speed-up of the second")],
+    on: Annotated[
+        list[str],
+        typer.Option(help="a deployment; twice: the speed-up of the second", autocompletion=names_of("on")),
+    ],
     seed: Seed = 0,
     runs: Runs = 5,
     set_: Overrides = None,
@@ -53,7 +59,7 @@ def sensitivity(
 ) -> None:
     """Rank what moves the answer: data at both ends of their ranges, and the task's own levers.
 
-    agentsim sensitivity workflows/coding-agent.yaml --on lpx --runs 2
+    agentsim sensitivity workflows/support-agent.yaml --on coding-tool --on gemma-b300
     """
     from agentsim.terminal.sensitivity import sensitivity_screen
     from agentsim.verbs_answers import sensitivity as ranked
