@@ -13,8 +13,8 @@ from math import inf, log, sqrt
 from typing import Any
 
 from agentsim.claims import ENOUGH, Claim
-from agentsim.pool import Step
-from agentsim.variation import Outcome, Study, Variation
+from agentsim.pool import Step, spread
+from agentsim.variation import Outcome, Runner, Study, Variation
 from agentsim.workflow.scale import Levers
 
 DECODE = "decode"
@@ -123,11 +123,13 @@ class _Solver:
     def __init__(self, study: Study, claim: Claim, seeds: tuple[int, ...], step: Step) -> None:
         self.study, self.claim, self.seeds, self.step = study, claim, seeds, step
         self.wanted = True
+        self.runner = Runner(study)
 
     def run(self, moves: Sequence[tuple[str, float]]) -> list[list[Outcome]]:
+        """Return the outcomes of moves; what is compiled for one call serves the next."""
         other = self.study.deployments[1]
         variations = [moved(lever, factor, self.seeds, other) for lever, factor in moves]
-        return self.study.outcomes(variations, self.step)
+        return spread(self.runner, variations, self.step)
 
     def turns(self, outcomes: Sequence[Outcome]) -> bool:
         """Tell whether the answer is the other one; where the task cannot be had there is no answer."""
@@ -142,8 +144,10 @@ class _Solver:
                 search.outside = max(same_side, key=lambda f: abs(f - 1), default=1.0)
 
     def narrow(self, searches: Sequence[_Search]) -> None:
-        moves = [(search.lever, search.between()) for search in searches]
-        for search, (_, factor), outcomes in zip(searches, moves, self.run(moves), strict=True):
+        for search in searches:  # here: a few runs are over before other processes have started
+            factor = search.between()
+            outcomes = self.runner(moved(search.lever, factor, self.seeds, self.study.deployments[1]))
+            self.step()
             if self.turns(outcomes):
                 search.inside, search.outcome = factor, outcomes
             else:

@@ -78,7 +78,7 @@ class Study:
 
     def outcomes(self, variations: Sequence[Variation], step: Step = lambda: None) -> list[list[Outcome]]:
         """Return, for every variation, its outcome on every deployment; `step` is called for each one."""
-        return spread(_Work(self), variations, step)
+        return spread(Runner(self), variations, step)
 
 
 def study_of(workflow: Workflow, deployments: Sequence[str], overrides: Sequence[str] = ()) -> Study:
@@ -93,7 +93,7 @@ def uncertain_data(plan: Plan) -> dict[str, Datum[Any]]:
     return {datum.name: datum for datum in data if datum is not None and is_uncertain(datum)}
 
 
-class _Work:
+class Runner:
     """Runs variations of one study; compiles and runs again only what a variation changes."""
 
     def __init__(self, study: Study) -> None:
@@ -101,9 +101,9 @@ class _Work:
         self.compiled: dict[tuple[str, Shares], Plan] = {}
         self.known: dict[tuple[Any, ...], Outcome] = {}
 
-    def __reduce__(self) -> tuple[type[_Work], tuple[Study]]:
+    def __reduce__(self) -> tuple[type[Runner], tuple[Study]]:
         """Leave behind what was compiled: a plan stays in its process."""
-        return _Work, (self.study,)
+        return Runner, (self.study,)
 
     def __call__(self, variation: Variation) -> list[Outcome]:
         return [self._known(name, variation) for name in self.study.deployments]
