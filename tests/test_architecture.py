@@ -27,7 +27,16 @@ RANKS = (
     ("uncertainty", "sensitivity", "levers"),
     ("compare", "exports", "importers", "calibrate", "bench", "anchors", "anchor_measures"),
     ("sweep", "report", "population"),
-    ("terminal", "verbs", "verbs_logs", "verbs_hardware", "verbs_answers", "verbs_report", "verbs_sweep", "completion"),
+    (
+        "terminal",
+        "verbs",
+        "verbs_logs",
+        "verbs_hardware",
+        "verbs_answers",
+        "verbs_report",
+        "verbs_sweep",
+        "completion",
+    ),
     ("commands",),
     ("cli", "__main__"),
 )
