@@ -14,9 +14,10 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentsim.importers._steps import RecordedAgent, RecordedStep, lines_of
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.units import MAX_SECONDS
 
@@ -43,7 +44,7 @@ def workflow_document(session: RecordedSession) -> str:
         f"source: {_quoted(f'{session.format} log')}",
         f"context: {{system_tokens: {system}}}",
         "steps:",
-        *_lines(steps, 2),
+        *lines_of(steps, 2),
     ]
     return "\n".join(lines) + "\n"
 
@@ -86,49 +87,6 @@ def children_of(session: RecordedSession) -> Children:
         parent = lane.parent if lane.parent in names else None
         children[parent or session.lanes[0].name].append(lane)
     return children
-
-
-@dataclass(slots=True)
-class RecordedStep:
-    """A step to be written: `fields` in braces, or `text` as it is, or steps and sub-agents inside."""
-
-    kind: str
-    fields: dict[str, str] = field(default_factory=dict)
-    text: str = ""
-    branches: list[RecordedStep] = field(default_factory=list)
-    agents: list[RecordedAgent] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class RecordedAgent:
-    """A sub-agent to be written. `head` are its fields without the steps."""
-
-    head: dict[str, str]
-    steps: list[RecordedStep]
-
-
-def _lines(steps: Iterable[RecordedStep], indent: int) -> Iterator[str]:
-    pad = " " * indent
-    for step in steps:
-        if step.agents:
-            yield f"{pad}- agents:"
-            for agent in step.agents:
-                yield from _agent_lines(agent, indent + 4)
-        elif step.branches:
-            yield f"{pad}- parallel:"
-            yield from _lines(step.branches, indent + 4)
-        else:
-            inside = ", ".join(f"{key}: {value}" for key, value in step.fields.items())
-            yield f"{pad}- {step.kind}: {step.text or f'{{{inside}}}'}"
-
-
-def _agent_lines(agent: RecordedAgent, indent: int) -> Iterator[str]:
-    pad = " " * indent
-    for index, (key, value) in enumerate(agent.head.items()):
-        yield f"{pad}{'  ' if index else '- '}{key}: {value}"
-    yield f"{pad}  steps:" if agent.steps else f"{pad}  steps: []"
-    yield from _lines(agent.steps, indent + 4)
 
 
 def _quoted(text: str) -> str:
@@ -336,13 +294,17 @@ class _LaneSteps:
     def _idle(self, until_s: float) -> None:
         """Let the time pass that nothing in the record fills."""
         if until_s > self.now_s + 1e-3:
-            self.steps += [RecordedStep("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)]
+            self.steps += [
+                RecordedStep("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)
+            ]
             self.now_s = until_s
 
     def _agents(self, group: _Group) -> None:
         self.now_s = max(self.now_s, group.start_s)
         lanes = sorted(group.foreground + group.background, key=lambda lane: lane.start_s)
-        self.steps.append(RecordedStep("agents", agents=[self._sub_agent(x, x in group.background) for x in lanes]))
+        self.steps.append(
+            RecordedStep("agents", agents=[self._sub_agent(x, x in group.background) for x in lanes])
+        )
         self.now_s = max(self.now_s, group.awaited_s)
 
     def _sub_agent(self, lane: RecordedLane, background: bool) -> RecordedAgent:

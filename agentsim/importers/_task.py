@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from math import inf
 
-from agentsim.importers._build import RecordedAgent, RecordedStep, steps_of
+from agentsim.importers._build import steps_of
+from agentsim.importers._steps import RecordedAgent, RecordedStep
 from agentsim.recorded import RecordedSession
 from agentsim.workflow import graph
 from agentsim.workflow.distribution import Draw, constant
