@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,8 +128,9 @@ def compare_sessions(
 ) -> Population:
     """Run every session of a log or of a folder on every deployment."""
     from agentsim.importers._folder import Walk
+    from agentsim.importers.base import telling_bytes
     from agentsim.population import bare_plan, population_of
-    from agentsim.verbs_logs import files_at, recorded_at
+    from agentsim.verbs_logs import recorded_at, size_of_large, steps_at
 
     check_deployments(deployments)
     theirs = deployment_overrides(overrides)
@@ -137,8 +139,11 @@ def compare_sessions(
     idle_s, walk = None if idle_over is None else _duration("--idle-over", idle_over), Walk()
     for name in deployments:
         bare_plan(name, tuple(theirs))  # a wrong name is told before much is read
-    with progress("reading", files_at(path)) as step:
-        sessions = list(recorded_at(path, walk, None, step))
+    with (
+        progress("reading", steps_at(path)) as step,
+        telling_bytes(step) if size_of_large(path) else nullcontext(),
+    ):
+        sessions = list(recorded_at(path, walk, None, step if os.path.isdir(path) else lambda: None))
     with progress("simulating", len(sessions)) as step:
         found = population_of(path, sessions, deployments, theirs, HOURS_TO_MINUTES, seed, idle_s, step)
     passed_over = {reason: len(places) for reason, places in walk.passed_over.items()}
