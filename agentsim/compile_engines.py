@@ -8,14 +8,17 @@ from agentsim import plugins
 from agentsim.backends.base import Drafter, EngineParts
 from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
-from agentsim.plan import Plan
+from agentsim.plan import Plan, Plant, Routing
 from agentsim.specs import catalog
 from agentsim.specs.deployment import Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
+from agentsim.specs.router import load_router_rule
 from agentsim.specs.sourced import Ledger
 from agentsim.workflow.graph import Task
 from agentsim.yaml_file import Document
+
+MAX_REPLICAS = 10_000
 
 
 def engine_plan(task: Task, name: str, document: Document, ledger: Ledger) -> Plan:
@@ -23,6 +26,7 @@ def engine_plan(task: Task, name: str, document: Document, ledger: Ledger) -> Pl
     deployment = catalog.from_document(Deployment, document, name)
     compiler = _EngineCompiler(deployment, os.path.dirname(document.name), ledger)
     pattern = plugins.load("coexec", deployment.pattern)(compiler.parts())
+    routing = routing_of(deployment, compiler.ledger)
     return Plan(
         task=task,
         deployment=name,
@@ -36,6 +40,8 @@ def engine_plan(task: Task, name: str, document: Document, ledger: Ledger) -> Pl
         sources=compiler.ledger.used(),
         warnings=compiler.ledger.warnings(),
         unknown_parts=compiler.ledger.left_out(),
+        routing=routing,
+        plant=compiler.plant(),
     )
 
 
@@ -92,6 +98,14 @@ class _EngineCompiler:
             )
         return [Drafter(drafter, choice.draft_tokens, choice.text)]
 
+    def plant(self) -> Plant:
+        """Return the chips of all replicas. The ledger of the times does not know of their power."""
+        ledger, copies = Ledger(), self.deployment.replicas
+        each = [(ledger.take_or_none(chip.power), count) for chip, count in self.chips]
+        known = [watts * count for watts, count in each if watts is not None]
+        watts = copies * sum(known) if len(known) == len(each) else None
+        return Plant(copies * sum(count for _, count in self.chips), watts, ledger.used())
+
     def usd_per_s(self) -> float | None:
         """Return the price of all chips, or None where one of them has no published price."""
         total = 0.0
@@ -100,7 +114,19 @@ class _EngineCompiler:
             if price is None:
                 return None
             total += price * count
-        return total
+        return total * self.deployment.replicas
+
+
+def routing_of(deployment: Deployment, ledger: Ledger) -> Routing:
+    """Return how calls find a replica. Raises `SpecError` where there are too many to simulate."""
+    replicas, policy = deployment.replicas, deployment.router
+    if replicas > MAX_REPLICAS:
+        raise SpecError(f"{deployment.title}: {replicas:,} replicas; at most {MAX_REPLICAS:,} are simulated")
+    if replicas == 1 or policy != "prefix_aware":
+        return Routing(replicas, policy)
+    rule = load_router_rule()
+    match, ahead, times = rule.least_match, rule.calls_ahead, rule.times_ahead
+    return Routing(replicas, policy, ledger.take(match), ledger.take(ahead), ledger.take(times))
 
 
 def drafter_model(choice: Speculation, model: str, near: str) -> Model:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
 from agentsim.backends.base import CostModel
 from agentsim.coexec.base import LinkCost, Stage
@@ -18,6 +20,33 @@ class TokenPrices:
     uncached: float
     cached: float
     output: float
+
+
+class Routing(NamedTuple):
+    """How many copies of a deployment there are, and how each call finds its own.
+
+    The thresholds are the prefix-aware policy's (see `specs/router.py`); the others have none.
+    """
+
+    replicas: int = 1
+    policy: str = "round_robin"
+    least_match: float = 0.0
+    calls_ahead: float = inf
+    times_ahead: float = inf
+
+
+ONE_COPY = Routing()
+
+
+class Plant(NamedTuple):
+    """The chips that a plan runs on, all replicas together, and the power that they are rated for.
+
+    `watts` is None where a chip's is unknown; `sources` tell where it comes from.
+    """
+
+    chips: int
+    watts: float | None
+    sources: tuple[UsedDatum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +76,6 @@ class Plan:
     asked_for: str = ""
     warnings: tuple[str, ...] = ()
     pace_sigma: float = 0.0
+    routing: Routing = ONE_COPY
+    plant: Plant | None = None
+    """None where nobody has said what it runs on: an endpoint, a recorded session."""

@@ -125,6 +125,8 @@ class TaskOutcome:
     """The share of TOOL on the critical path that was spent waiting for a slot."""
     decode_ns: int
     """Decode time of all calls, those off the critical path included."""
+    ttft_p95_ns: float = 0.0
+    """95th percentile of its calls' time to first token, compactions left out; 0 without calls."""
 
     @property
     def human_ns(self) -> int:
@@ -142,6 +144,37 @@ class Resource(NamedTuple):
     name: str
     capacity: float
     peak: float
+
+
+class Level(NamedTuple):
+    """Something that goes up and down: its mean over the run, and the most it came to."""
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What one engine had to do over a run.
+
+    KV is `live` while its call runs, `cached` while it waits for a next one. The series are shares of the
+    capacity over evenly spaced stretches of the run: live alone, and `used`, which is both.
+    """
+
+    engine: str
+    kv_capacity_bytes: float
+    kv_live_bytes: Level
+    kv_cached_bytes: Level
+    running: Level
+    waiting: Level
+    preemptions: int
+    live_series: tuple[float, ...]
+    used_series: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data with levels by name."""
+        levels = {name: getattr(self, name)._asdict() for name in _LEVELS}
+        return {**asdict(self), **levels}
 
 
 class Source(NamedTuple):
@@ -219,6 +252,8 @@ class Result:
     """What named the deployment: its name, or a path."""
     decode_parts: Mapping[str, float] = field(default_factory=dict)
     """What decoding waited for (s), where the engine that decodes says so; sums to the mean DECODE."""
+    loads: tuple[EngineLoad, ...] = ()
+    """What each engine of a simulation had to do."""
     overrides: tuple[str, ...] = ()
     """Fields that were set for this run alone, as `path=value`."""
 
@@ -239,7 +274,8 @@ class Result:
         """Return plain data that `from_json` turns back into an equal result."""
         resources = [r._asdict() for r in self.resources]
         sources = [s._asdict() for s in self.sources]
-        return {"schema": SCHEMA, **asdict(self), "resources": resources, "sources": sources}
+        loads = [load.to_json() for load in self.loads]
+        return {"schema": SCHEMA, **asdict(self), "resources": resources, "sources": sources, "loads": loads}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
@@ -251,11 +287,21 @@ class Result:
             "spans": tuple(_span(s) for s in given["spans"]),
             "resources": tuple(Resource(**r) for r in given["resources"]),
             "sources": tuple(Source(**s) for s in given["sources"]),
+            "loads": tuple(_load(entry) for entry in given["loads"]),
             "overrides": tuple(given["overrides"]),
             "ttft_ns": Spread(**given["ttft_ns"]) if given["ttft_ns"] else None,
             "itl_ns": Spread(**given["itl_ns"]) if given["itl_ns"] else None,
         }
         return cls(**{**given, **rebuilt})
+
+
+_LEVELS = ("kv_live_bytes", "kv_cached_bytes", "running", "waiting")
+
+
+def _load(data: Mapping[str, Any]) -> EngineLoad:
+    levels = {name: Level(**data[name]) for name in _LEVELS}
+    series = {name: tuple(data[name]) for name in ("live_series", "used_series")}
+    return EngineLoad(**{**data, **levels, **series})
 
 
 def _span(data: Mapping[str, Any]) -> Span:

@@ -40,6 +40,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "price": {"USD/h": 1.0 / 3600.0},
     "token price": {"USD/Mtok": 1e-6},
     "token speed": {"tok/s": 1.0},
+    "rate": {"/s": 1.0, "/min": 1.0 / 60.0, "/h": 1.0 / 3600.0},
     "time per token": {f"{u}/tok": f for u, f in _TIME.items()},
 }
 EXAMPLES = {
@@ -51,18 +52,20 @@ EXAMPLES = {
     "price": "2.50 USD/h",
     "token price": "3 USD/Mtok",
     "token speed": "60 tok/s",
+    "rate": "0.5/s",
     "time per token": "45 us/tok",
 }
 
-_POSITIVE = {"bandwidth", "compute", "token speed"}
+_POSITIVE = {"bandwidth", "compute", "token speed", "rate"}
 _NUMBER = r"[+-]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"^\s*({_NUMBER})\s*([^0-9\s].*?)?\s*$")
 _NS_PER_S = 1e9
 MAX_TOKENS = 10**9
 MAX_LINE = 200
 MAX_SECONDS = 1e9
-_LARGEST = {"time": MAX_SECONDS, "size": 1e18}
-"""About thirty years and an exabyte: what is larger is a slip of the pen, and overflows the clock."""
+_LARGEST = {"time": MAX_SECONDS, "size": 1e18, "rate": 1e9}
+"""About thirty years, an exabyte, one a nanosecond: what is larger is a slip of the pen."""
+MILLISECOND_S = _TIME["ms"]
 MICROSECOND_S = _TIME["us"]
 
 
@@ -207,6 +210,8 @@ def _small(seconds: float) -> str:
 
 def time_unit(seconds: float) -> tuple[str, float]:
     """Return the unit (name, seconds) that suits a table whose largest time is `seconds`."""
+    if seconds >= 60_000:
+        return "h", 3600.0
     if seconds >= 600:
         return "min", 60.0
     return ("s", 1.0) if seconds >= 1 else ("ms", 1e-3)
@@ -221,12 +226,30 @@ def count_text(number: float) -> str:
     return f"{number:.0f}"
 
 
+def rounded_text(number: float) -> str:
+    """Return a number to three figures, never in powers of ten: `1,090`, `47.3`, `0.0126`."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent; none and all are said of nothing less."""
+    if 0 < share < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
+
+
 def bytes_text(size: float) -> str:
     """Return a size for people in decimal units: `31.4 GB`."""
     for suffix in ("P", "T", "G", "M", "k"):
         if size >= _DECIMAL[suffix]:
             return f"{size / _DECIMAL[suffix]:.3g} {suffix}B"
     return f"{size:.0f} B"
+
+
+def energy_text(joules: float) -> str:
+    """Return an energy for people: `1.24 kWh`, `310 Wh`."""
+    watt_hours = joules / _TIME["h"]
+    return f"{watt_hours / 1e3:.3g} kWh" if watt_hours >= 999.5 else f"{watt_hours:.3g} Wh"
 
 
 def si_text(value: float, dimension: str) -> str:

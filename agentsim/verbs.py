@@ -47,7 +47,7 @@ def run_task(
     """
     plan = plans(workflow, [deployment], overrides)[0]
     write_export = exporter(export, output)
-    with _outputs(output_dir) as write:
+    with outputs(output_dir) as write:
         builder = SummaryBuilder()
         for seed in seeds:
             builder.add(simulate(plan, seed))
@@ -58,7 +58,8 @@ def run_task(
     return summary, written
 
 
-def _outputs(folder: str | None) -> Any:
+def outputs(folder: str | None) -> Any:
+    """Open a folder for files, or nothing: a context whose value writes them, or is None."""
     from agentsim.exports.base import output_folder
 
     return nullcontext() if folder is None else output_folder(folder)

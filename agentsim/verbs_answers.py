@@ -17,7 +17,6 @@ from agentsim.errors import ImportFormatError, InputError
 from agentsim.levers import DECODE, Bound, evaluations, solve
 from agentsim.plan import Plan
 from agentsim.pool import Step
-from agentsim.power import Power, power_of
 from agentsim.sensitivity import Tornado, tornado
 from agentsim.sensitivity import evaluations as bars_of
 from agentsim.sim.engine import simulate
@@ -175,6 +174,24 @@ def sensitivity(
         return tornado(found, compiled[0], seeds, step)
 
 
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Watts of all chips together, or None; `told` says what they are of, or why nobody knows."""
+
+    watts: float | None
+    told: str
+
+
+def power_of(plan: Plan) -> Power:
+    """Return the power that a plan's chips are rated for."""
+    plant = plan.plant
+    if plant is None:
+        return Power(None, "what runs behind it is not published")
+    if plant.watts is None:
+        return Power(None, "; ".join(used.source for used in plant.sources if used.basis == "unknown"))
+    return Power(plant.watts, f"{plant.chips} chips as rated, without hosts and cooling")
+
+
 @dataclass(frozen=True)
 class Judged:
     """A claim held against one workflow: runs, bands where they were asked for, and what would turn it.
@@ -253,7 +270,7 @@ def _judged(
         with progress("drawing", samples) as step:
             comparison = with_bands(comparison, found, claim, samples, seeds[0], step)
     if claim.kind == "power":
-        return _judged_power(claim, path, pair, comparison, found.overrides)
+        return _judged_power(claim, path, compiled, comparison)
     levers = _levers(claim, compiled)
     with progress("solving", evaluations(levers)) as step:
         bounds = solve(found, claim, seeds, levers, step) if levers else []
@@ -272,11 +289,9 @@ def _levers(claim: Claim, compiled: Sequence[Plan]) -> list[str]:
     return [lever for lever in SOLVED if lever in there] + speed
 
 
-def _judged_power(
-    claim: Claim, path: str, pair: tuple[str, ...], comparison: Comparison, overrides: tuple[str, ...]
-) -> Judged:
+def _judged_power(claim: Claim, path: str, compiled: Sequence[Plan], comparison: Comparison) -> Judged:
     """Tokens per second and watt of one agent that has the machine to itself, where the watts are known."""
-    base, other = (power_of(name, overrides) for name in pair)
+    base, other = map(power_of, compiled)
     speeds = comparison.verdict.token_speed_ratio
     ratio = speeds * base.watts / other.watts if speeds and base.watts and other.watts else None
     bound = speeds * base.watts / claim.factor if speeds and base.watts else None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentsim.anchor_measures import Runs
 from agentsim.anchors import (
@@ -27,7 +28,7 @@ from agentsim.backends.lpx.report import ScheduleReport, schedule_report, schedu
 from agentsim.bench import Bench, run_bench
 from agentsim.compile_engines import drafter_model, drafts_known
 from agentsim.errors import InfeasibleError, InputError, SpecError
-from agentsim.exports.base import write_file
+from agentsim.exports.base import output_folder, write_file
 from agentsim.specs import catalog
 from agentsim.specs.anchor import load_anchors
 from agentsim.specs.deployment import Deployment, Engine, Speculation
@@ -35,6 +36,10 @@ from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Datum, Ledger
 from agentsim.units import MICROSECOND_S, parse_tokens
+
+if TYPE_CHECKING:
+    from agentsim.calibrate.gpu_plan import Plan
+    from agentsim.calibrate.gpu_report import GpuCalibration
 
 BACKEND = "lpx"
 Step = Callable[[], None]
@@ -359,3 +364,18 @@ def _context(text: str | None, parts: EngineParts) -> int:
 def _limit(parts: EngineParts) -> int | None:
     """The longest context: what the deployment plans for, else the model's."""
     return parts.engine.context or (parts.model.context.value if parts.model.context else None)
+
+
+def fit_engines(plan: Plan, folder: str | None, source: str, done: Step = lambda: None) -> GpuCalibration:
+    """Fit engine profiles on the runs of a plan; write them into a folder, where one is given.
+
+    `source` says where the runs are from. Raises `OutputError` before the work where it cannot be written.
+    """
+    from agentsim.calibrate.gpu_profiles import profile_documents
+
+    with nullcontext() if folder is None else output_folder(folder) as write:
+        found = plan.calibration(done)
+        if write is not None:
+            documents = profile_documents(found.profiles, source)
+            write({f"{name}.yaml": [text] for name, text in documents.items()})
+    return found

@@ -19,7 +19,6 @@ from agentsim.compare import compare
 from agentsim.compile import compile_plan
 from agentsim.errors import InputError
 from agentsim.levers import DECODE, holds, moved, solve
-from agentsim.power import power_of
 from agentsim.sensitivity import tornado
 from agentsim.sim.engine import simulate
 from agentsim.specs import catalog
@@ -28,6 +27,7 @@ from agentsim.specs.ranges import drawn, is_uncertain, value_at
 from agentsim.specs.sourced import Datum, data_of
 from agentsim.uncertainty import Band, by_reason, latin_hypercube, sampled, uncertainty_of
 from agentsim.variation import Outcome, Variation, study_of, uncertain_data, with_faster_decode
+from agentsim.verbs_answers import power_of
 from agentsim.workflow.graph import build_task
 from agentsim.workflow.scale import Levers, levers_of, scaled
 
@@ -352,10 +352,10 @@ def test_a_lever_that_cannot_make_a_claim_hold_says_so():
 
 def test_power_is_that_of_the_chips_and_never_invented():
     chip = catalog.load(Chip, "b200")
-    assert power_of("8xb200").watts == 8 * chip.power.value
+    assert power_of(compile_plan(TASK, "8xb200")).watts == 8 * chip.power.value
     for name in ("lpx", "coding-tool", "recorded"):
-        assert power_of(name).watts is None
-        assert power_of(name).told
+        assert power_of(compile_plan(TASK, name)).watts is None
+        assert "published" in power_of(compile_plan(TASK, name)).told
 
 
 # the command line

@@ -86,6 +86,61 @@ def bad_command(says: str, command: str, *expected: str, **files: Setup) -> Case
     return Case(says, {"w.yaml": task(), **{f"{n}.yaml": t for n, t in files.items()}}, command, expected)
 
 
+RUNS_HEAD = "model,gpu,engine,isl,osl,batch_size,tp,moe_tp,moe_ep,attention_dp,concurrency,precision,"
+RUNS_HEAD += "ttft_ms,tpot_ms\n"
+RUN = "Llama-3.3-70B,h200_sxm,trtllm,1024,128,4,4,1,1,1,4,fp8,120,11\n"
+
+
+def bad_runs(says: str, text: Setup, *expected: str, options: str = "") -> Case:
+    """A CSV of measured runs that is refused."""
+    return Case(says, {"runs.csv": text}, f"validate-model runs.csv {options}".strip(), expected)
+
+
+MEASURED = [
+    bad_runs("measurements that are not there", lambda _: None, "runs.csv: no such file"),
+    bad_runs("an empty file of measurements", "", "runs.csv:1: no rows"),
+    bad_runs("a heading without measurements", RUNS_HEAD, "runs.csv:1: no rows"),
+    bad_runs("a folder of measurements", Path.mkdir, "runs.csv: not a file"),
+    bad_runs(
+        "measurements without a column",
+        RUNS_HEAD.replace("tpot_ms", "tpot_s") + RUN,
+        "runs.csv:1: no column 'tpot_ms'; did you mean 'tpot_s'?",
+        "needed: model, gpu",
+    ),
+    bad_runs(
+        "a column of measurements twice",
+        RUNS_HEAD.replace("osl", "isl") + RUN,
+        "runs.csv:1: ",
+        "'isl'",
+        "twice",
+    ),
+    bad_runs(
+        "text in a number",
+        RUNS_HEAD + RUN + RUN.replace("1024", "1k"),
+        "runs.csv:3: isl is '1k'",
+        "takes a number",
+    ),
+    bad_runs(
+        "half a token measured", RUNS_HEAD + RUN.replace("128", "1.5"), "runs.csv:2: osl", "a whole number"
+    ),
+    bad_runs(
+        "a negative time measured", RUNS_HEAD + RUN.replace("120", "-3"), "runs.csv:2: ttft_ms", "at least 0"
+    ),
+    bad_runs(
+        "an endless time measured", RUNS_HEAD + RUN.replace("120", "inf"), "runs.csv:2: ttft_ms", "at least 0"
+    ),
+    bad_runs("a row cut off", RUNS_HEAD + "Llama-3.3-70B,h200", "runs.csv:2: 2 cells", "14 columns"),
+    bad_runs("a quote that does not close", RUNS_HEAD + '"Llama,h200', "runs.csv:2: not a CSV row"),
+    bad_runs("measurements that are not text", RUNS_HEAD.encode() + b"\xff\xfe", "runs.csv:2: not text"),
+    bad_runs("measurements packed and cut off", b"\x1f\x8b\x08\x00", "runs.csv: the gzip file is cut off"),
+    bad_runs(
+        "a folder of profiles that is not there",
+        RUNS_HEAD + RUN,
+        "none: no such folder",
+        options="--profiles none",
+    ),
+    bad_runs("a negative seed of a holdout", RUNS_HEAD + RUN, "--holdout", options="--holdout -1"),
+]
 FILES = [
     bad("an unknown key at the top", "nmae: t\nsteps: []\n", "w.yaml:1: ", "'nmae'", "'name'?", "Allowed: "),
     bad(
@@ -322,6 +377,86 @@ COMMANDS = [
     bad_command("a seed that is not a number", "run w.yaml --seed x", "--seed", "integer"),
     bad_command("no runs", "run w.yaml --runs 0", "--runs", "greater than or equal to 1"),
     bad_command("10^9 runs", "run w.yaml --runs 1000000000", "--runs", "100000"),
+    bad_command("no agents", "run w.yaml --agents 0", "--agents 0: a fleet has 1 to 1,000,000 agents"),
+    bad_command("fewer agents than none", "run w.yaml --agents -3", "--agents -3: a fleet has 1 to"),
+    bad_command("10^9 agents", "run w.yaml --agents 1000000000", "1 to 1,000,000 agents"),
+    bad_command("an unknown kind of arrival", "run w.yaml --arrival poison:1/s", "mean 'poisson'"),
+    bad_command("arrivals without a rate", "run w.yaml --arrival poisson", "write it like poisson:0.5/s"),
+    bad_command("a rate without a unit", "run w.yaml --arrival poisson:2", "'2' has no unit", "'0.5/s'"),
+    bad_command("a rate of another unit", "run w.yaml --arrival poisson:2/day", "'/day'", "/s, /min, /h"),
+    bad_command("a rate of nothing", "run w.yaml --arrival uniform:0/s", "'0/s' is zero"),
+    bad_command("a negative rate", "run w.yaml --arrival uniform:-1/s", "'-1/s' is negative"),
+    bad_command("a rate without end", "run w.yaml --arrival uniform:1e999/s", "not a finite number"),
+    bad_command(
+        "a rate too rare for the clock",
+        "run w.yaml --agents 9 --arrival uniform:1e-12/s",
+        "9 agents would take over 277777 h",
+    ),
+    bad_command("a rate of all at once", "run w.yaml --arrival at-once:1/s", "'at-once' has no rate"),
+    bad_command("a trace that is not there", "run w.yaml --arrival trace:x.txt", "x.txt: no such file"),
+    bad_command("a trace of nothing", "run w.yaml --arrival trace:t.yaml", "t.yaml: no arrival", t="# x\n"),
+    bad_command(
+        "a trace without units",
+        "run w.yaml --arrival trace:t.yaml",
+        "t.yaml:2: '7' has no unit",
+        t="1 s\n7\n",
+    ),
+    bad_command(
+        "a trace out of order", "run w.yaml --arrival trace:t.yaml", "t.yaml:2: 1 s is before", t="2 s\n1 s\n"
+    ),
+    bad_command(
+        "more agents than a trace has",
+        "run w.yaml --agents 2 --arrival trace:t.yaml",
+        "--agents 2: the trace has the arrivals of 1",
+        t="1 s\n",
+    ),
+    bad_command(
+        "two ways to come", "run w.yaml --agents 4 --concurrency 2 --arrival at-once", "give one of them"
+    ),
+    bad_command("no user", "run w.yaml --agents 4 --concurrency 0", "--concurrency 0: at least 1"),
+    bad_command("more users than agents", "run w.yaml --agents 4 --concurrency 9", "at least as many agents"),
+    bad_command("an unknown part of an objective", "run w.yaml --slo tsk=1s", "'tsk'", "mean 'task'"),
+    bad_command("an objective without a bound", "run w.yaml --slo task", "write it like task=10min,ttft=2s"),
+    bad_command("an objective of no time", "run w.yaml --slo task=0s", "--slo task: '0s' is zero"),
+    bad_command("an objective without a unit", "run w.yaml --slo task=10", "--slo task: '10' has no unit"),
+    bad_command("a bound given twice", "run w.yaml --slo task=1s,task=2s", "'task' is given twice"),
+    bad_command("a capacity without an objective", "capacity w.yaml --on 8xb200", "--slo"),
+    bad_command(
+        "an objective that no load meets", "capacity w.yaml --on 8xb200 --slo task=1ms", "no load meets task"
+    ),
+    bad_command(
+        "the capacity of an endpoint",
+        "capacity w.yaml --on coding-tool --slo task=9s",
+        "coding-tool: its times do not change with load",
+    ),
+    bad_command(
+        "a share over all", "capacity w.yaml --on 8xb200 --slo task=9s --share 2", "--share 2: a share"
+    ),
+    bad_command(
+        "a capacity of arrivals at a rate",
+        "capacity w.yaml --on 8xb200 --slo task=9s --arrival poisson:1/s",
+        "--arrival poisson:1/s: capacity searches the rate",
+    ),
+    bad_command(
+        "a capacity of nothing to do",
+        "capacity n.yaml --on 8xb200 --slo task=9s",
+        "the task takes no time",
+        n="name: t\nsteps:\n  - user: {tokens: 5}\n",
+    ),
+    bad_command(
+        "no replica", "run w.yaml --on 8xb200 --set deployment.replicas=0", "0 is zero; it must be over 0"
+    ),
+    bad_command(
+        "10^9 replicas",
+        "run w.yaml --on 8xb200 --set deployment.replicas=1000000000",
+        "1,000,000,000 replicas; at most 10,000",
+    ),
+    bad_command(
+        "an unknown router",
+        "run w.yaml --on 8xb200 --set deployment.router=robin",
+        "router",
+        "'round_robin', 'least_loaded' or 'prefix_aware'",
+    ),
     bad_command("one deployment to compare", "compare w.yaml --on 8xb200", "--on at least twice"),
     bad_command("no deployment to compare", "compare w.yaml", "--on"),
     bad_command("an override without a value", "run w.yaml --set name", "--set name", "path=value"),
@@ -712,7 +847,8 @@ def tree(folder: Path) -> list[tuple[Path, int]]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS)] + NOT_YET
+    "case",
+    [pytest.param(c, id=c.says) for c in (*FILES, *TRAPS, *FLEETS, *COMMANDS, *SWEEPS, *MEASURED)] + NOT_YET,
 )
 def test_one_line_says_what_is_wrong(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -160,7 +160,7 @@ def test_the_layers_of_a_model_are_all_accounted_for(name: str) -> None:
 def test_the_fp4_checkpoint_of_gemma_is_no_smaller_than_its_fp8_weights() -> None:
     model = MODELS["gemma-4-31b"]
     weights = weights_of(model, "fp4", Ledger())
-    size = sum(n * weights.size(precision) for precision, n in weights.dense.items())
+    size = weights.packed * weights.packed_bytes + 2 * (weights.kept + weights.head)
     assert size == pytest.approx(31.5e9, rel=0.01)
 
 
@@ -268,7 +268,7 @@ def test_an_all_reduce_is_no_faster_than_the_links(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_all_reduce_over_more_gpus_starts_no_sooner(name: str) -> None:
-    if name in ("trtllm-gb300", "trtllm-rubin"):
+    if name in ("trtllm-gb200", "trtllm-gb300", "trtllm-rubin"):
         pytest.skip("over eight GPUs and more, another protocol takes over: multi-node NVLink, one-shot")
     table = ENGINES[name].all_reduce
     starts = [table[size].latency.value or 0 for size in sorted(table, key=int)]

@@ -34,6 +34,10 @@ SUB_AGENTS = str(ROOT / "workflows" / "code-review.yaml")
 LOG = str(ROOT / "tests" / "data" / "weka_plain.json")
 SPREAD = {"avg", "min", "max", "p99", "p95", "p90", "p75", "p50", "std"}
 PARTS = {"queue", "prefill", "decode", "kv_transfer", "tool", "file", "network", "compaction"}
+RUNS = (
+    "model,gpu,engine,isl,osl,batch_size,tp,moe_tp,moe_ep,attention_dp,concurrency,precision,ttft_ms,tpot_ms\n"
+    "Llama-3.3-70B,h200_sxm,trtllm,1024,128,4,4,1,1,1,4,fp8,120,11\n"
+)
 RUN_KEYS = {
     "schema", "workflow", "deployment", "runs", "seed", "task_completion_s", "trajectory_e2e_latency_ms",
     "breakdown_s", "human_wait_s", "tokens", "peak_context_tokens", "model_calls", "output_tokens_per_s",
@@ -146,6 +150,7 @@ def what_examples_need(example: str, folder: Path) -> None:
     (folder / "workflows").symlink_to(ROOT / "workflows")
     (folder / "session.json").write_text(Path(LOG).read_text("utf-8"), "utf-8")
     sessions_file(folder / "sessions.jsonl.gz")
+    (folder / "runs.csv").write_text(RUNS, "utf-8")
     if example.startswith("agentsim report"):
         (folder / "compare.json").write_text(json.dumps(comparison()), "utf-8")
         written(folder / "results", workflow=SHORT)

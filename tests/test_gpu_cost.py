@@ -26,6 +26,7 @@ from agentsim.specs.deployment import Deployment
 from agentsim.specs.endpoint import Endpoint
 from agentsim.specs.engine import EngineProfile
 from agentsim.specs.hardware import Chip
+from agentsim.specs.law import GpuLaw
 from agentsim.specs.model import Model
 from agentsim.specs.sourced import Datum, data_of
 
@@ -50,7 +51,9 @@ BATCHES = st.builds(
     st.one_of(st.just(0), st.integers(1, 8192)),
     st.floats(0, 1e8),
     st.floats(0, 1e7),
+    st.integers(1, 64),
 )
+GROWING = [field for field in Batch._fields if field != "prefill_requests"]
 
 
 def alone(context, window=None):
@@ -88,7 +91,7 @@ def test_an_iteration_takes_time_and_the_same_time_again(cost, batch):
 
 
 @each_cost
-@given(batch=BATCHES, field=st.sampled_from(Batch._fields), growth=st.integers(1, 5000))
+@given(batch=BATCHES, field=st.sampled_from(GROWING), growth=st.integers(1, 5000))
 @settings(max_examples=40)
 def test_more_work_never_takes_less_time(cost, batch, field, growth):
     grown = batch._replace(**{field: getattr(batch, field) + growth})
@@ -98,7 +101,7 @@ def test_more_work_never_takes_less_time(cost, batch, field, growth):
 @each_cost
 @given(
     batch=BATCHES,
-    field=st.sampled_from([f for f in Batch._fields if f not in ("sequences", "prefill_tokens")]),
+    field=st.sampled_from([f for f in GROWING if f not in ("sequences", "prefill_tokens")]),
 )
 @settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much])
 def test_time_is_affine_in_contexts_and_pairs(cost, batch, field):
@@ -143,7 +146,8 @@ def test_a_byte_of_kv_takes_the_same_time_to_read_in_windowed_and_full_layers(co
         time_s = cost.iteration_s(grown) - cost.iteration_s(Batch(1, 0, 0))
         return time_s / cost.kv_bytes(grown.context, grown.window)
 
-    if cost.window_tokens is not None and cost.draft is None:
+    reads = cost.works[0].kv.window_s > 0 and not cost.works[0].kv.index_s
+    if cost.window_tokens is not None and cost.draft is None and reads:
         assert s_per_byte("window") / s_per_byte("context") == pytest.approx(1, rel=1e-9)
 
 
@@ -225,7 +229,7 @@ def deployment_file(folder, model, hardware, chips, weights, software):
     return str(path)
 
 
-PROFILES = [tuple(name.split("-", 1)) for name in catalog.names("engines")]
+PROFILES = [tuple(name.rsplit("-", 1)) for name in catalog.names("engines")]
 CHIP_TITLES = {name: catalog.load(Chip, name).title for name in catalog.names("hardware")}
 WHOLE_MODELS = [n for n in catalog.names("models") if catalog.load(Model, n).drafting is None]
 
@@ -269,9 +273,23 @@ def test_what_no_measured_size_holds_is_told_so(tmp_path):
         compile_plan(TASK, path)
 
 
-def test_a_precision_that_the_chip_lacks_is_refused_with_those_it_has():
-    with pytest.raises(InfeasibleError, match=r"has no fp4; it has bf16, fp8"):
-        cost_of("deepseek-8xb200", "engines.main.hardware=h200", "engines.main.precision.weights=fp4")
+def test_a_chip_without_fp4_units_multiplies_fp4_weights_in_bf16():
+    """They are read as 4 bits and widened: fewer bytes than fp8, but half its FLOPs."""
+    narrow, wide = (
+        cost_of("llama-70b-4xh100", f"engines.main.precision.weights={weights}").works[0]
+        for weights in ("fp4", "fp8")
+    )
+    assert narrow.packed_read_s < 0.6 * wide.packed_read_s
+    assert narrow.packed_token_s == pytest.approx(2 * wide.packed_token_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [("mxfp4", "the FP4 checkpoint of Llama 3.3 70B is nvfp4"), ("int4", "no int4 checkpoint of Llama")],
+)
+def test_a_format_that_no_checkpoint_has_is_refused(weights, said):
+    with pytest.raises(InfeasibleError, match=said):
+        cost_of("llama-70b-4xh100", f"engines.main.precision.weights={weights}")
 
 
 def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path):
@@ -281,8 +299,8 @@ def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_a_number_of_gpus_without_a_measured_all_reduce_is_refused_with_those_that_have_one():
-    with pytest.raises(MeasurementMissing, match=r"over 3 GPUs; measured: 1, 2, 4, 8"):
-        cost_of("llama-70b-4xh100", "engines.main.chips=3")
+    with pytest.raises(MeasurementMissing, match=r"over 16 GPUs; measured: 1, 2, 4, 8"):
+        cost_of("gpt-oss-b200", "engines.main.chips=16")
 
 
 def test_an_engine_needs_a_chip():
@@ -290,12 +308,88 @@ def test_an_engine_needs_a_chip():
         cost_of("llama-70b-4xh100", "engines.main.chips=0")
 
 
+# how chips share the work
+
+
+def test_copies_of_the_attention_hold_more_weights_and_less_kv_each():
+    """MLA's cache cannot be divided: eight copies of the attention keep an eighth of it each."""
+    shared, apart = (
+        cost_of("deepseek-8xb200", f"engines.main.attention_dp={n}", f"engines.main.expert_parallel={n}")
+        for n in (1, 8)
+    )
+    assert apart.kv_capacity_bytes < shared.kv_capacity_bytes
+    assert apart.kv_bytes(1000, 0) == pytest.approx(shared.kv_bytes(1000, 0) / 8, rel=1e-9)
+    assert apart.works[0].kept_read_s == pytest.approx(8 * shared.works[0].kept_read_s, rel=1e-9)
+    assert apart.works[0].experts_read_s == pytest.approx(shared.works[0].experts_read_s, rel=1e-9)
+
+
+def test_a_lone_prompt_keeps_the_other_copies_of_the_attention_waiting():
+    cost = cost_of("deepseek-8xb200", "engines.main.attention_dp=8", "engines.main.expert_parallel=8")
+    times = [cost.iteration_s(Batch(0, 0, 0, 8192, 1e7, 0, prompts)) for prompts in (1, 2, 8, 16)]
+    assert times[0] > times[1] > times[2]
+    assert times[3] == pytest.approx(times[2], rel=0.01)
+
+
+def test_groups_of_experts_wait_for_the_fullest():
+    alone, grouped = (
+        cost_of("deepseek-8xb200", f"engines.main.expert_parallel={n}").target.experts for n in (1, 8)
+    )
+    assert alone.share(8) < grouped.share(8) < 2 * alone.share(8)
+    assert grouped.share(1e6) == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_pipeline_does_not_speed_up_one_sequence_and_serves_many_better():
+    tensor, pipeline = (cost_of("llama-70b-8xh200", *overrides) for overrides in ((), PIPELINE))
+    assert pipeline.iteration_s(alone(1000)) > 1.2 * tensor.iteration_s(alone(1000))
+    many = Batch(64, 64_000, 0)
+    four = cost_of("llama-70b-8xh200", "engines.main.chips=4")
+    assert pipeline.iteration_s(alone(1000)) == pytest.approx(four.iteration_s(alone(1000)), rel=0.01)
+    assert pipeline.iteration_s(many) < 0.95 * four.iteration_s(many)
+
+
+PIPELINE = ("engines.main.pipeline_stages=2",)
+IMPOSSIBLE = {
+    "heads": ("llama-70b-8xh200", ["chips=6"], "64 attention heads cannot be divided among 6 chips"),
+    "stages": ("llama-70b-8xh200", ["pipeline_stages=3"], "8 chips cannot be divided into 3 pipeline stages"),
+    "layers": ("llama-8b-h100", ["chips=64", "pipeline_stages=64"], "32 layers, too few for 64 stages"),
+    "dense copies": ("llama-70b-8xh200", ["attention_dp=2"], "no experts to share"),
+    "experts": ("deepseek-8xb200", ["expert_parallel=3"], "possible: 1, 2, 4, 8"),
+    "width": ("llama-70b-8xh200", ["tensor_parallel=2"], "tensor_parallel is 2, but .* are 8"),
+}
+
+
+@pytest.mark.parametrize(("name", "changes", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_division_that_cannot_be_is_refused_with_those_that_can(name, changes, said):
+    with pytest.raises(InfeasibleError, match=said) as refusal:
+        cost_of(name, *[f"engines.main.{change}" for change in changes])
+    assert "\n" not in str(refusal.value)
+
+
+def test_sparse_attention_reads_its_index_of_all_and_the_cache_of_some(tmp_path):
+    path = deployment_file(tmp_path, "glm-5", "b200", 8, "fp8", "sglang")
+    cost = compile_plan(TASK, path).engines["main"]
+    assert cost.window_tokens == 2048
+    grown = cost.iteration_s(Batch(1, 1e6, 2048)) - cost.iteration_s(Batch(1, 0, 2048))
+    read = cost.iteration_s(Batch(1, 0, 1e6)) - cost.iteration_s(Batch(1, 0, 0))
+    assert 0 < grown < 0.5 * read
+    assert cost.kv_bytes(1000, 0) == cost.kv_bytes(1000, 2048)  # the window holds nothing of its own
+
+
+def test_linear_attention_keeps_a_state_and_no_cache(tmp_path):
+    path = deployment_file(tmp_path, "qwen3.5-397b", "b200", 8, "fp8", "sglang")
+    cost = compile_plan(TASK, path).engines["main"]
+    full_layers = 15 * 2 * 2 * 256 * 4  # layers, K and V, heads, width, copies over eight chips
+    assert cost.kv_bytes(1, 0) == full_layers
+    assert cost.works[0].kv.state_s > 0
+
+
 # experts and speculation
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-b200", "gemma-moe-b200", "deepseek-8xb200"])
 def test_a_batch_reads_more_experts_until_it_reads_all(name):
-    target = replace(cost_of(name).target, collective=None, decode_token_s=0.0)  # reading alone
+    target = replace(cost_of(name).target, collective=None, token_s=0.0, head_token_s=0.0, sequence_s=0.0)
+    target = replace(target, experts=replace(target.experts, token_s=0.0))  # reading alone
     times = [target.time_s(tokens, Batch(tokens, 0, 0)) for tokens in (1, 2, 4, 16, 64, 256, 4096)]
     assert times == sorted(set(times))
     assert times[2] - times[1] < 2 * (times[1] - times[0])  # chosen twice, an expert is read once
@@ -309,7 +403,7 @@ def test_one_token_reads_just_its_own_experts():
     free = replace(cost.target, experts=None, collective=None)
     with_experts = replace(cost.target, collective=None)
     read = with_experts.time_s(1, Batch(1, 0, 0)) - free.time_s(1, Batch(1, 0, 0))
-    assert read == pytest.approx(cost.target.experts.read_all_s * 4 / 128, rel=1e-9)
+    assert read == pytest.approx(cost.target.experts.read_all_s * 4 / 128, rel=0.05)
 
 
 SPECULATIVE = [n for n in DEPLOYMENTS if catalog.load(Deployment, n).speculation is not None]
@@ -327,12 +421,16 @@ def test_more_drafts_yield_more_tokens_and_cost_more_time(name):
 
 
 @pytest.mark.parametrize("name", SPECULATIVE_GPU)
-def test_a_verification_costs_as_much_as_an_iteration_over_its_drafts_and_one_more(name):
+def test_a_verification_costs_no_more_than_an_iteration_over_its_drafts_and_one_more(name):
+    """Its sequences are as few as before; beside the passes each draft costs the host a share of a step."""
     drafts, sequences = catalog.load(Deployment, name).speculation.draft_tokens, 200
     cost, plain = cost_of(name), cost_of(name, "speculation=null")
     drafting = drafts * cost.draft.forward.time_s(sequences, Batch(sequences, 0, 0))
     verifying = cost.iteration_s(Batch(sequences, 0, 0)) - drafting
-    assert verifying == pytest.approx(plain.iteration_s(Batch(sequences * (drafts + 1), 0, 0)), rel=1e-9)
+    longer = 1 + drafts * catalog.load(GpuLaw, "gpu-law").draft_overhead.value
+    assert plain.iteration_s(Batch(sequences, 0, 0)) * longer < verifying
+    most = plain.iteration_s(Batch(sequences * (drafts + 1), 0, 0))
+    assert verifying <= longer * most * (1 + 1e-9)
 
 
 ACCEPTED = [
@@ -415,6 +513,7 @@ KINDS_USED = {
     "hardware": Chip,
     "models": Model,
     "engines": EngineProfile,
+    "laws": GpuLaw,
     "endpoints": Endpoint,
     "deployments": Deployment,
 }

@@ -100,7 +100,8 @@ class IterationCost(Protocol):
     Contract: pure; `iteration_s` > 0 for a batch that is not empty (a clock that stands still would
     never end); affine in `context`, `window` and the pairs while the rest is held and the KV stays on one
     side of `kv_knee_bytes` (the server sums runs of iterations as arithmetic series); never falls when any
-    field grows.
+    field grows, but for `prefill_requests` (as many tokens of more prompts find more chips to lie on) and
+    for `sequences` of a pipeline (more of them share out the same context).
     """
 
     @property

@@ -22,7 +22,8 @@ from typing import Any, Protocol, TypeVar
 
 from agentsim.backends.base import Batch, Drafter, EngineParts, ServingRules, expected_tokens
 from agentsim.backends.gpu.cost import GpuCost, compile_gpu
-from agentsim.backends.gpu.forward import ACTIVATION_BYTES, ALL_REDUCES_PER_LAYER, ForwardPass
+from agentsim.backends.gpu.forward import ForwardPass
+from agentsim.backends.gpu.network import ACTIVATION_BYTES, ALL_REDUCES_PER_LAYER
 from agentsim.backends.lpx.feed_forward import compile_feed_forward
 from agentsim.coexec.base import LinkCost, Pattern, PatternParts, Serve, need_engines, take_link, token_s
 from agentsim.errors import SpecError
@@ -219,14 +220,7 @@ def _share_of(half: GpuCost, share: float) -> GpuCost:
     forward: ForwardPass = half.target
     collective = forward.collective
     if collective is not None:
-        one = 1.0 / ALL_REDUCES_PER_LAYER
-        collective = replace(
-            collective,
-            small_s=one * collective.small_s,
-            small_token_s=one * collective.small_token_s,
-            large_s=one * collective.large_s,
-            large_token_s=one * collective.large_token_s,
-        )
+        collective = collective.times(1.0 / ALL_REDUCES_PER_LAYER)
     target = replace(forward, overhead_s=share * forward.overhead_s, collective=collective)
     return replace(half, target=target)
 

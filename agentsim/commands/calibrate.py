@@ -9,7 +9,7 @@ import typer
 
 from agentsim.commands.options import Format, Output
 from agentsim.errors import InputError
-from agentsim.terminal.console import show_result
+from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
 calibrate_app = typer.Typer(
@@ -37,6 +37,33 @@ def calibrate_endpoint(
         raise InputError("calibrate endpoint: give either -o (fit and write) or --check (judge a profile)")
     report = calibrate_sessions(file, output, check, source or os.path.basename(file))
     show_result(format_ is Format.json, report.to_json, lambda _: calibration_screen(report, output))
+
+
+@calibrate_app.command("gpu")
+def calibrate_gpu(
+    file: Annotated[str, typer.Argument(help="a CSV of measured runs, packed with gzip or not")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="folder for the profiles")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="draws which configurations are left out")] = 0,
+    share: Annotated[float, typer.Option(help="share of the configurations to fit on")] = 0.5,
+    on_all: Annotated[bool, typer.Option("--on-all", help="after judging, fit on all runs")] = False,
+    source: Annotated[str | None, typer.Option(help="what to name as the source; default: the file")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, max=256, help="default: one a core")] = None,
+    format_: Output = Format.table,
+) -> None:
+    """Fit engine profiles on a random half of measured serving runs, and judge them on the other half.
+
+    agentsim calibrate gpu runs.csv --on-all -o profiles/
+    """
+    from agentsim.calibrate.gpu_plan import Choices, Plan
+    from agentsim.terminal.gpu_calibration import gpu_calibration_screen
+    from agentsim.verbs_hardware import fit_engines
+
+    plan = Plan(file, Choices(seed, share, on_all, processes))
+    with progress("fitting engine profiles", plan.steps) as step:
+        found = fit_engines(plan, output, source or os.path.basename(file), step)
+    show_result(
+        format_ is Format.json, found.to_json, lambda width: gpu_calibration_screen(found, output, width)
+    )
 
 
 @calibrate_app.command("lpx")

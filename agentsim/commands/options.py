@@ -48,3 +48,14 @@ Overrides = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),
 ]
 Output = Annotated[Format, typer.Option("--format", help="table for people, json for programs")]
+Agents = Annotated[int | None, typer.Option(help="agents on the same deployment; default: 1")]
+Arrival = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="when they come: at-once (default), poisson:0.5/s, uniform:2/s, trace:FILE"
+    ),
+]
+Concurrency = Annotated[
+    int | None, typer.Option(metavar="N", help="N at a time: an agent starts when one ends")
+]
+Bounds = typer.Option(metavar="BOUNDS", help="what a task must meet: task=10min,ttft=2s,itl=50ms")

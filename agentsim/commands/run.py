@@ -7,6 +7,10 @@ from typing import Annotated
 import typer
 
 from agentsim.commands.options import (
+    Agents,
+    Arrival,
+    Bounds,
+    Concurrency,
     Format,
     Output,
     Overrides,
@@ -16,6 +20,7 @@ from agentsim.commands.options import (
     WorkflowPath,
     names_of,
 )
+from agentsim.errors import InputError
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -27,6 +32,10 @@ def run(
     on: Annotated[
         str, typer.Option(help="a deployment or endpoint by name, or a path", autocompletion=names_of("on"))
     ] = "coding-tool",
+    agents: Agents = None,
+    arrival: Arrival = None,
+    concurrency: Concurrency = None,
+    slo: Annotated[str | None, Bounds] = None,
     seed: Seed = 0,
     runs: Runs = 1,
     set_: Overrides = None,
@@ -41,18 +50,46 @@ def run(
         str | None, typer.Option("--output", "-o", help="write the first run to this file, as --export says")
     ] = None,
 ) -> None:
-    """Run a workflow on a deployment: task completion time and where it went.
+    """Run a workflow on a deployment: task completion time and where it went; one agent, or many.
 
     agentsim run workflows/coding-agent.yaml --on coding-tool --runs 20
     """
     from agentsim.terminal.run import run_screen
     from agentsim.verbs import run_task
 
+    seeds = range(seed, seed + runs)
+    if (agents, arrival, concurrency, slo) != (None,) * 4:
+        if output is not None:
+            raise InputError("-o writes the run of one agent; of a fleet, --output-dir writes all there is")
+        traffic = agents, arrival, concurrency
+        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], output_dir, format_)
+        return
     with progress("simulating", runs) as step:
-        seeds = range(seed, seed + runs)
         summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step, export, output)
     show_result(
         format_ is Format.json, summary.to_json, lambda width: run_screen(summary, width, workflow, written)
+    )
+
+
+def _run_fleet(
+    workflow: str,
+    on: str,
+    asked: tuple[int | None, str | None, int | None],
+    seeds: range,
+    slo: str | None,
+    overrides: list[str],
+    output_dir: str | None,
+    format_: Format,
+) -> None:
+    from agentsim.fleet.traffic import traffic_of
+    from agentsim.terminal.fleet import fleet_screen
+    from agentsim.verbs_fleet import run_fleet
+
+    traffic = traffic_of(*asked)
+    with progress("simulating", traffic.agents * len(seeds)) as step:
+        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, output_dir, step)
+    show_result(
+        format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
     )
 
 

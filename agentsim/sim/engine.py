@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agentsim.backends.base import CostModel, IterationCost
 from agentsim.backends.recorded import ReplayCost
@@ -13,10 +13,12 @@ from agentsim.result import Resource, Result, Source
 from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
 from agentsim.sim.decode import decode_parts
+from agentsim.sim.engine_load import engine_loads
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.replay import Replay
 from agentsim.sim.request import Server
 from agentsim.sim.routed import routed
+from agentsim.sim.router import ReplicaRouter
 from agentsim.sim.server import EngineServer
 from agentsim.sim.service import Service
 from agentsim.sim.session import Session
@@ -26,24 +28,61 @@ from agentsim.units import to_ns, to_s
 
 
 def simulate(
-    plan: Plan, seed: int = 0, *, detail: Detail = "full", arrivals_s: Sequence[float] = (0.0,)
+    plan: Plan,
+    seed: int = 0,
+    *,
+    detail: Detail = "full",
+    arrivals_s: Sequence[float] = (0.0,),
+    concurrency: int | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> Result:
     """Run one agent per arrival on shared servers and tools; return the checked result.
 
-    Same plan, seed and arrivals give the same result, byte for byte. With `detail="summary"` memory
-    grows with agents that are alive, not with turns that are done. Raises `InfeasibleError` where a
-    context outgrows the model or the memory.
+    With `concurrency` no more agents than that are alive: the next in the order of `arrivals_s` starts when
+    one ends, but not before its arrival. `done` is called at the end of every task. Same plan, seed and
+    arrivals give the same result, byte for byte. With `detail="summary"` memory grows with agents that are
+    alive, not with turns that are done. Raises `InfeasibleError` where a context outgrows the model or the
+    memory.
     """
-    env = Clock()
-    servers = {name: _server(env, cost) for name, cost in plan.engines.items()}
+    env, replicas = Clock(), range(plan.routing.replicas)
+    copies = [{name: _server(env, cost) for name, cost in plan.engines.items()} for _ in replicas]
     bench, recorder = ToolBench(env), Recorder(detail)
-    server = _door(env, plan, servers)
-    for index, arrival in enumerate(arrivals_s):
-        prefix = f"{index + 1}:" if len(arrivals_s) > 1 else ""
+    doors = [_door(env, plan, servers) for servers in copies]
+    server = doors[0] if len(doors) == 1 else ReplicaRouter(doors, plan.routing)
+    several = len(arrivals_s) > 1
+
+    def task(index: int) -> Steps:
+        prefix = f"{index + 1}:" if several else ""
         session = Session(env, plan, server, bench, recorder, seed, index, prefix)
-        env.process(_task(session, to_ns(arrival)))
+        return _task(session, to_ns(arrivals_s[index]), done)
+
+    _start(env, task, len(arrivals_s), concurrency)
     env.run()
-    return check(_result(plan, seed, recorder, bench, servers))
+    return check(_result(plan, seed, recorder, bench, _named(copies)))
+
+
+def _start(env: Clock, task: Callable[[int], Steps], count: int, concurrency: int | None) -> None:
+    """Let tasks begin: each at its arrival, or each with the first of so many users that is free."""
+    if concurrency is None:
+        for index in range(count):
+            env.process(task(index))
+        return
+    waiting = iter(range(count))
+    for _ in range(min(concurrency, count)):
+        env.process(_user(task, waiting))
+
+
+def _user(task: Callable[[int], Steps], waiting: Iterator[int]) -> Steps:
+    """Work on one task after another until none is left."""
+    for index in waiting:
+        yield from task(index)
+
+
+def _named(copies: list[dict[str, Server]]) -> dict[str, Server]:
+    """Return all servers by name; those of replicas carry their number."""
+    if len(copies) == 1:
+        return copies[0]
+    return {f"{name}#{n}": server for n, copy in enumerate(copies, 1) for name, server in copy.items()}
 
 
 def _server(env: Clock, cost: CostModel) -> Server:
@@ -63,14 +102,15 @@ def _door(env: Clock, plan: Plan, servers: dict[str, Server]) -> Server:
     return staged(env, steps, servers, plan.links)
 
 
-def _task(session: Session, arrival_ns: int) -> Steps:
-    if arrival_ns:
-        yield session.env.timeout(arrival_ns)
+def _task(session: Session, arrival_ns: int, done: Callable[[], None]) -> Steps:
+    if arrival_ns > session.env.now:
+        yield session.env.timeout(arrival_ns - session.env.now)
     main = Agent(session, "main", session.plan.task.system_tokens)
     yield from main.run(session.plan.task.body)
     session.recorder.tasks.append(session.outcome(main.start_ns, main.path))
     if main.path.spans is not None:
         session.recorder.critical.update(main.path.spans)
+    done()
 
 
 def _result(
@@ -97,6 +137,7 @@ def _result(
         asked_for=plan.asked_for,
         decode_parts=decode_parts(plan, recorder.tasks),
         overrides=plan.overrides,
+        loads=engine_loads(servers),
         by_the_hour=plan.token_prices is None and plan.usd_per_s is not None,
     )
 

@@ -12,7 +12,8 @@ from agentsim.coexec.base import LinkCost, Move, Route, Way
 from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
-from agentsim.sim.request import Prefix, Work
+from agentsim.sim.holdings import Holdings
+from agentsim.sim.request import Work
 from agentsim.sim.server import EngineServer
 from agentsim.sim.staged import Link, StagedAnswer
 
@@ -33,28 +34,16 @@ class RoutedServer:
         self._env, self._route, self._servers = env, route, servers
         self._costs = links
         self._links = {name: Link(env, cost) for name, cost in links.items()}
-        self._held: dict[str, dict[str, int]] = {}
+        self._holdings = Holdings[str]()
 
     def submit(self, work: Work) -> StagedAnswer:
         """Start a call; see `Server`."""
         way = next(way for way in self._route.ways if _holds(way, work))
-        there = self._kept(work.prefix, way.engine)
+        there = self._holdings.kept(work.prefix, way.engine)
         answer = StagedAnswer(work)
         answer.done = self._env.process(self._pass(answer, way, there))
-        self._held[work.prefix.owner][way.engine] = work.prompt + work.output
+        self._holdings.note(work.prefix.owner, way.engine, work.prompt + work.output)
         return answer
-
-    def _kept(self, prefix: Prefix, engine: str) -> int:
-        """Return how much of a prefix an engine has. What a shorter prefix has lost, is lost everywhere."""
-        owner = prefix.owner
-        if owner not in self._held:  # a sub-agent that inherits a context finds it where its parent's lies
-            self._held[owner] = dict(self._held.get(owner.rpartition("/")[0], {}))
-        held = self._held[owner]
-        if not held:
-            return prefix.tokens  # nobody else has seen it
-        for name in held:
-            held[name] = min(held[name], prefix.tokens)
-        return held.get(engine, 0)
 
     def _pass(self, answer: StagedAnswer, way: Way, there: int) -> Generator[Event, Any, None]:
         work, move = answer.work, self._route.moves.get(way.engine)

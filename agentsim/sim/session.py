@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
+
 from agentsim.plan import Plan
-from agentsim.result import TaskOutcome
+from agentsim.result import TaskOutcome, percentile
 from agentsim.sim.clock import Clock
 from agentsim.sim.path import CriticalPath
 from agentsim.sim.recorder import Recorder
@@ -32,6 +34,7 @@ class Session:
         self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
         self.peak_context = self.decode_ns = 0
         self.first_context: int | None = None
+        self._ttfts_ns = array("d")
 
     def outcome(self, start_ns: int, path: CriticalPath) -> TaskOutcome:
         """Return what the task came to. Precondition: its main agent, whose path this is, ends now."""
@@ -51,6 +54,7 @@ class Session:
             critical_decode_ns=path.decode_ns,
             slot_wait_ns=path.slot_wait_ns,
             decode_ns=self.decode_ns,
+            ttft_p95_ns=percentile(sorted(self._ttfts_ns), 0.95) if self._ttfts_ns else 0.0,
         )
 
     def count_call(self, answer: Answer, round_trip_ns: int, compaction: bool) -> None:
@@ -62,6 +66,9 @@ class Session:
         self.decode_ns += answer.decode_ns
         if self.first_context is None:
             self.first_context = answer.prompt
-        if not self.recorder.full and not compaction:
-            ttft = round_trip_ns + answer.queue_ns + answer.prefill_ns + answer.transfer_ns
+        if compaction:
+            return
+        ttft = round_trip_ns + answer.queue_ns + answer.prefill_ns + answer.transfer_ns
+        self._ttfts_ns.append(ttft)
+        if not self.recorder.full:
             self.recorder.latency(ttft, answer.decode_ns, answer.output)

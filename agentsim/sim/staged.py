@@ -11,6 +11,7 @@ from agentsim.coexec.base import LinkCost, Move, Serve, Step
 from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
+from agentsim.sim.engine_pool import EnginePool
 from agentsim.sim.request import Request, Stretch, Work
 from agentsim.sim.server import EngineServer
 from agentsim.units import to_ns
@@ -73,7 +74,7 @@ class StagedServer:
         self,
         env: Clock,
         stages: Sequence[Step],
-        servers: Mapping[str, EngineServer],
+        servers: Mapping[str, EngineServer | EnginePool],
         links: Mapping[str, Link],
     ) -> None:
         self._env, self._stages = env, stages

@@ -26,6 +26,7 @@ KINDS = {
     "hardware": "agentsim.specs.hardware:Chip",
     "models": "agentsim.specs.model:Model",
     "engines": "agentsim.specs.engine:EngineProfile",
+    "laws": "agentsim.specs.law:GpuLaw",
     "endpoints": "agentsim.specs.endpoint:Endpoint",
     "deployments": "agentsim.specs.deployment:Deployment",
 }
@@ -139,6 +140,7 @@ _MARKS = {
     "memory_bandwidth": "hardware",
     "shape": "models",
     "kv_read_efficiency": "engines",
+    "roof_exponent": "laws",
 }
 """A key that only files of that kind have."""
 

@@ -64,11 +64,22 @@ class Engine(Strict):
     ] = None
     racks: Annotated[Count, Field(description="LPUs: racks that the chips may lie in")] = 1
     tensor_parallel: Annotated[
-        Count | None, Field(description="LPUs: chips that share a layer; default: what decodes fastest")
+        Count | None,
+        Field(
+            description="LPUs: chips that share a layer; default: what decodes fastest. "
+            "GPUs: those that share an attention: chips / (pipeline_stages x attention_dp)"
+        ),
     ] = None
     pipeline_stages: Annotated[
-        Count | None, Field(description="LPUs: groups of layers; default: as few as hold the model")
+        Count | None,
+        Field(description="groups of layers; default: 1 on GPUs, on LPUs as few as hold the model"),
     ] = None
+    attention_dp: Annotated[
+        PositiveCount, Field(description="GPUs: copies of the attention, each with its own sequences")
+    ] = 1
+    expert_parallel: Annotated[
+        PositiveCount, Field(description="GPUs: groups that the routed experts are divided among")
+    ] = 1
     users: Annotated[Count, Field(description="LPUs: sequences whose KV is planned for")] = 1
     context: Annotated[
         Tokens | None, Field(description="LPUs: context planned for; default: the model's")
@@ -133,4 +144,11 @@ class Deployment(Strict):
     rules: Annotated[
         tuple[Rule, ...], Field(description="pattern routed: the first that holds is followed")
     ] = ()
+    replicas: Annotated[
+        PositiveCount, Field(description="copies of all the engines, each with links of its own")
+    ] = 1
+    router: Annotated[
+        Literal["round_robin", "least_loaded", "prefix_aware"],
+        Field(description="which replica a call goes to"),
+    ] = "prefix_aware"
     default: Annotated[str | None, Field(description="pattern routed: the engine of all other calls")] = None

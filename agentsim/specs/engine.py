@@ -1,7 +1,9 @@
 """What an inference engine reaches on a GPU: efficiencies, fixed costs, scheduling defaults.
 
 One file per engine and GPU, named `<software>-<hardware>`. Efficiencies are shares of the chip's
-published peak; a mode that the engine was not measured in is absent.
+published peak; a mode that the engine was not measured in is absent. What stands at the top is of single
+kernels; `serving` holds what whole serving runs gave, by kind of model and format of its weights, and
+comes first where it is known.
 """
 
 from __future__ import annotations
@@ -10,9 +12,20 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Efficiency, Line, PositiveCount, PositiveTokens, Seconds, Strict
+from agentsim.fields import (
+    BytesPerSecond,
+    Efficiency,
+    Line,
+    Positive,
+    PositiveCount,
+    PositiveTokens,
+    Seconds,
+    Strict,
+)
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Datum
+
+ModelClass = Literal["dense", "moe"]
 
 
 class AllReduce(Strict):
@@ -27,6 +40,33 @@ class AllReduce(Strict):
     large_bandwidth: Datum[BytesPerSecond]
 
 
+class ServingConstants(Strict):
+    """The constants of serving models of one class in one format, fitted on whole runs.
+
+    Weights that the fit does not tell apart (`weight_read_efficiency` of mixtures of experts) are read as
+    the kernels at the top of the profile read them.
+    """
+
+    layer_overhead: Datum[Seconds]
+    """A layer, whatever it works on: launches and the floor of small kernels."""
+    iteration_overhead: Datum[Seconds]
+    """An iteration: the host's scheduling and sampling."""
+    sequence_overhead: Datum[Seconds]
+    """A decoding sequence of an iteration: its share of sampling, attention start-up, host work."""
+    prefill_overhead: Datum[Seconds]
+    """An iteration that prefills: no CUDA graph, new metadata."""
+    request_overhead: Datum[Seconds]
+    """A request before its prefill and after its first token: tokenization, HTTP, streaming."""
+    gemm_efficiency: Datum[Efficiency]
+    kv_read_efficiency: Datum[Efficiency]
+    weight_read_efficiency: Datum[Efficiency] | None = None
+    expert_read_efficiency: Datum[Efficiency] | None = None
+    expert_skew: Datum[Positive] | None = None
+    """How even routing is: T tokens read a share 1 - (1 + kT/(Eb))^-b of the experts; even for large b."""
+    stream_interval: Datum[Positive] | None = None
+    """Tokens that a client receives at once: the first chunk comes when as many are made."""
+
+
 class EngineProfile(Strict):
     """The constants of one engine on one GPU."""
 
@@ -34,12 +74,17 @@ class EngineProfile(Strict):
     software: str
     hardware: str
     sources: dict[str, str] = Field(default_factory=dict)
+    model_classes: tuple[ModelClass, ...] = ("dense", "moe")
+    """For a profile of one version of the software: what differs in it."""
+    serving: dict[ModelClass, dict[Precision, ServingConstants]] = Field(default_factory=dict)
     weight_read_efficiency: dict[Precision, Datum[Efficiency]]
     kv_read_efficiency: Datum[Efficiency]
     gemm_efficiency: dict[Precision, Datum[Efficiency]]
     attention_efficiency: Datum[Efficiency]
     layer_overhead: Datum[Seconds]
     request_overhead: Datum[Seconds]
+    stream_interval: Datum[Positive] | None = None
+    """For engines that hand over several tokens at once under load: where a fit of it starts."""
     all_reduce: dict[str, AllReduce]
     memory_share: Datum[Efficiency]
     """Share of the memory that weights and KV may fill; or, of `free` memory, that KV may fill."""

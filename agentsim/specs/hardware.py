@@ -24,10 +24,20 @@ from agentsim.fields import (
 )
 from agentsim.specs.sourced import Datum
 
-Precision = Literal["bf16", "fp8", "fp4"]
+Precision = Literal["bf16", "fp8", "fp4", "nvfp4", "mxfp4", "int4"]
+"""A chip multiplies in the first three; `fp4` weights are the model's own FP4 checkpoint, of either kind."""
 
-WEIGHT_BYTES: dict[Precision, float] = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
+WEIGHT_BYTES: dict[Precision, float] = {
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "fp4": 0.5,
+    "nvfp4": 0.5,
+    "mxfp4": 0.5,
+    "int4": 0.5,
+}
 """Bytes a value takes by definition of the format, without the scales of block formats."""
+SCALE_BYTES: dict[Precision, float] = {"nvfp4": 1.0, "mxfp4": 1.0, "int4": 2.0}
+"""Bytes of the scale that a group of values shares."""
 KV_BYTES = WEIGHT_BYTES
 
 

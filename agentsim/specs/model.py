@@ -18,11 +18,14 @@ class AttentionGroup(Strict):
     """Layers that share one kind of attention.
 
     `full` reads the whole context, `window` the last `window_tokens` of it, `mla` one compressed
-    vector a token. `key_is_value` marks layers that project keys and values with one matrix; layers
-    without `projects_kv` attend to another model's KV, whose heads and widths they name.
+    vector a token; `linear` (gated delta rule) keeps a state of fixed size in place of a cache: its
+    `kv_heads` are key heads, its `heads` value heads. `key_is_value` marks layers that project keys and
+    values with one matrix; layers without `projects_kv` attend to another model's KV, whose heads and
+    widths they name. With `index_tokens` attention is sparse: an indexer reads a small key of every token
+    and picks that many for a query.
     """
 
-    kind: Literal["full", "window", "mla"]
+    kind: Literal["full", "window", "mla", "linear"]
     layers: PositiveCount
     heads: PositiveCount
     kv_heads: Count = 0
@@ -30,21 +33,44 @@ class AttentionGroup(Strict):
     window_tokens: Tokens | None = None
     key_is_value: bool = False
     projects_kv: bool = True
+    gated: Annotated[
+        bool, Field(description="the output is gated: the query projection is twice as wide")
+    ] = False
     kv_rank: Annotated[Count, Field(description="MLA: width of the compressed KV")] = 0
     rope_dim: Annotated[Count, Field(description="MLA: width of the positional part")] = 0
     query_rank: Annotated[Count, Field(description="MLA: width of the compressed query")] = 0
-    value_dim: Annotated[Count, Field(description="MLA: width of a value head")] = 0
+    value_dim: Annotated[Count, Field(description="MLA and linear: width of a value head")] = 0
+    index_heads: Annotated[Count, Field(description="sparse: query heads of the indexer")] = 0
+    index_dim: Annotated[Count, Field(description="sparse: width of the indexer's key")] = 0
+    index_tokens: Annotated[Tokens | None, Field(description="sparse: keys that a query attends to")] = None
 
     def kv_elements(self) -> int:
-        """KV elements that one token leaves in one layer."""
+        """KV elements that one token leaves in one layer, the indexer's key not counted."""
+        if self.kind == "linear":
+            return 0
         return self.kv_rank + self.rope_dim if self.kind == "mla" else 2 * self.kv_heads * self.head_dim
+
+    def state_elements(self) -> int:
+        """Elements of one sequence's state in one layer, whatever its context."""
+        return self.heads * self.head_dim * self.value_dim if self.kind == "linear" else 0
 
     def parameters(self, hidden: int) -> int:
         """Weights of one layer's projections."""
         if self.kind == "mla":
-            return self._mla_parameters(hidden)
+            return self._mla_parameters(hidden) + self._index_parameters(hidden)
+        if self.kind == "linear":
+            return self._linear_parameters(hidden)
         projections = 0 if not self.projects_kv else 1 if self.key_is_value else 2
-        return hidden * self.head_dim * (2 * self.heads + projections * self.kv_heads)
+        return hidden * self.head_dim * ((2 + self.gated) * self.heads + projections * self.kv_heads)
+
+    def _linear_parameters(self, hidden: int) -> int:
+        """Query and key, value and output gate, decay and write strength of each head, output."""
+        inward = 2 * self.kv_heads * self.head_dim + 2 * self.heads * self.value_dim + 2 * self.heads
+        return hidden * (inward + self.heads * self.value_dim)
+
+    def _index_parameters(self, hidden: int) -> int:
+        queries = self.query_rank * self.index_heads * self.index_dim
+        return queries + hidden * (self.index_dim + self.index_heads)
 
     def _mla_parameters(self, hidden: int) -> int:
         query_width = self.heads * (self.head_dim + self.rope_dim)
@@ -57,9 +83,21 @@ class AttentionGroup(Strict):
 
     def flops_per_pair(self) -> float:
         """FLOPs of one layer for one query token meeting one cached token in prefill."""
+        if self.kind == "linear":
+            return 0.0
         if self.kind == "mla":
             return 2.0 * self.heads * (self.head_dim + self.rope_dim + self.value_dim)
         return 4.0 * self.heads * self.head_dim
+
+    def decode_flops_per_pair(self) -> float:
+        """The same in decode, where MLA attends to the compressed vector itself."""
+        if self.kind == "mla":
+            return 2.0 * self.heads * (2 * self.kv_rank + self.rope_dim)
+        return self.flops_per_pair()
+
+    def index_flops_per_pair(self) -> float:
+        """FLOPs of one layer's indexer for one query token meeting one cached token."""
+        return 2.0 * self.index_heads * self.index_dim
 
 
 class Experts(Strict):
@@ -96,10 +134,10 @@ class Parameters(Strict):
     active: Number
 
 
-class Fp4Checkpoint(Strict):
-    """A published FP4 checkpoint: the share of weights in FP4 (the rest is BF16), values per scale byte.
+class FourBitCheckpoint(Strict):
+    """A published 4-bit checkpoint: the share of weights in 4 bits (the rest is BF16), values per scale.
 
-    NVFP4 has one scale for 16 values, MXFP4 one for 32.
+    NVFP4 has a scale byte for 16 values, MXFP4 one for 32; INT4 has scales of two bytes.
     """
 
     share: Probability
@@ -125,12 +163,14 @@ class Model(Strict):
     """One model; a drafter has a `drafting` section."""
 
     title: Line
+    also: Annotated[tuple[str, ...], Field(description="other models of the same shape")] = ()
     vendor: str
     sources: dict[str, str] = Field(default_factory=dict)
     shape: Datum[Shape]
     parameters: Datum[Parameters]
     context: Datum[Tokens] | None = None
-    fp4: Datum[Fp4Checkpoint] | None = None
+    fp4: Datum[FourBitCheckpoint] | None = None
+    int4: Datum[FourBitCheckpoint] | None = None
     drafting: Drafting | None = None
 
 

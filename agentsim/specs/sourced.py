@@ -150,6 +150,7 @@ class Ledger:
         self._used: dict[str, UsedDatum] = {}
         self._warnings: dict[str, None] = {}
         self._left_out: dict[str, None] = {}
+        self._fitted_on: dict[str, None] = {}
 
     def take(self, datum: Datum[T]) -> T:
         """Return the value and note its source. Raises `SpecError` where it is unknown."""
@@ -192,7 +193,13 @@ class Ledger:
         """Return the warnings, each once, in order."""
         return tuple(self._warnings)
 
+    def fitted_on(self) -> tuple[str, ...]:
+        """Return what the calibrated data that were read were fitted on, each text once."""
+        return tuple(self._fitted_on)
+
     def _note(self, datum: Datum[Any]) -> None:
+        if datum.fitted_on is not None:
+            self._fitted_on[datum.fitted_on] = None
         self._used[datum.name] = UsedDatum(datum.name, datum.basis, datum.source_text, datum)
 
     def used(self) -> tuple[UsedDatum, ...]:

@@ -60,18 +60,20 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
 
 
 @contextmanager
-def progress(what: str, steps: int) -> Iterator[Callable[..., None]]:
+def progress(what: str, steps: int | None) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal's stderr when there is more than one step.
 
-    What it yields is called after a step, or with how many were made.
+    What it yields is called after a step, or with how many were made. Where nobody knows how many there
+    will be (None) it says how many are done.
     """
-    if steps < 2 or sys.stderr is None or not sys.stderr.isatty():
+    if (steps is not None and steps < 2) or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _count=1: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import MofNCompleteColumn, Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    columns = [*Progress.get_default_columns(), *([MofNCompleteColumn()] if steps is None else [])]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=steps)
         yield lambda count=1: bar.advance(task, count)
 

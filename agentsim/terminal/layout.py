@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,6 +12,7 @@ from rich.text import Text
 
 BAR = "█"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_LEVELS = "▁▂▃▄▅▆▇█"
 STYLES = {
     "queue": "magenta",
     "prefill": "cyan",
@@ -28,6 +30,14 @@ def bar(share: float, width: int, style: str = "") -> Text:
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
     text = BAR * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
     return Text(text, style=style)
+
+
+def sparkline(shares: Sequence[float], width: int) -> str:
+    """Return a line of `width` cells at most whose heights are shares of 1; each the most of its stretch."""
+    cells = min(width, len(shares))
+    edges = [len(shares) * cell // cells for cell in range(cells + 1)] if cells else [0]
+    tops = [max(shares[a:b]) for a, b in pairwise(edges)]
+    return "".join(_LEVELS[min(int(max(top, 0.0) * len(_LEVELS)), len(_LEVELS) - 1)] for top in tops)
 
 
 def grid(*justify: str, padding: int = 2) -> Table:

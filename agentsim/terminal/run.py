@@ -29,14 +29,15 @@ DECODE_NAMES = {"first_bit": "first bit", "sram": "SRAM", "ffn": "FFN"}
 
 def run_screen(summary: Summary, width: int, workflow: str, written: Sequence[str] = ()) -> RenderableType:
     """Return the whole screen of the runs of a workflow file; `written` are the files that tell of them."""
-    parts: list[RenderableType] = [_heading(summary), indented(_answer(summary))]
+    parts: list[RenderableType] = [heading(summary), indented(_answer(summary))]
     if summary.runs > 1:
-        parts.append(indented(_spread(summary)))
-    parts += [indented(_breakdown(summary, width)), indented(_facts(summary, workflow, written))]
+        parts.append(indented(spread(summary)))
+    parts += [indented(breakdown(summary, width)), indented(_facts(summary, workflow, written))]
     return screen(*parts)
 
 
-def _heading(summary: Summary) -> RenderableType:
+def heading(summary: Summary) -> RenderableType:
+    """Return the name of the workflow, and what a task of it is made of."""
     first = summary.first
     calls = f"{summary.model_calls:.0f} model call{'' if round(summary.model_calls) == 1 else 's'}"
     context = f"context {count_text(first.task.first_context)} → {count_text(summary.peak_context)} tokens"
@@ -69,16 +70,21 @@ def _where(summary: Summary) -> str:
     return summary.first.deployment + shown
 
 
-def _spread(summary: Summary) -> Table:
+def spread(summary: Summary, mark: str = "") -> Table:
+    """Return the percentiles of the task completion time; a `mark` beside them qualifies them."""
     unit, factor = time_unit(summary.completion_s.max)
     table = grid("left", *["right"] * 9)
     fields = Spread.__slots__
     table.add_row(Text(f"in {unit}", style="dim"), *[Text(name, style="dim") for name in fields])
-    table.add_row("", *[f"{getattr(summary.completion_s, name) / factor:.1f}" for name in fields])
+    table.add_row(
+        Text(mark, style="yellow"),
+        *[f"{getattr(summary.completion_s, name) / factor:.1f}" for name in fields],
+    )
     return table
 
 
-def _breakdown(summary: Summary, width: int) -> Table:
+def breakdown(summary: Summary, width: int) -> Table:
+    """Return the mean time of a task by parts, the largest first; they sum to the last row."""
     total = summary.completion_s.avg
     unit, factor = time_unit(total)
     room = max(min(width - 44, 60), 10)
@@ -117,19 +123,20 @@ def _facts(summary: Summary, workflow: str, written: Sequence[str]) -> Table:
     cost = summary.cost_usd
     rows = [
         (f"Slowest{of_seed}", _slowest(summary.first)),
-        ("Per turn", _per_turn(summary)),
+        ("Per turn", per_turn(summary)),
         ("Inference", _inference(summary)),
         ("Waiting for you", f"{duration_text(summary.human_s)}, not counted" if summary.human_s else ""),
         ("Cost", f"{cost:.2f} USD a task{_alone(summary)}" if cost is not None else ""),
         *(("Note", warning) for warning in summary.warnings),
         ("Sources", sources_line(summary.first)),
         (f"Written{of_seed}", ", ".join(written)),
-        ("Next", f"agentsim compare {workflow} --on {_asked_for(summary.first)} --on {_other(summary)}"),
+        ("Next", f"agentsim compare {workflow} --on {asked_for(summary.first)} --on {_other(summary)}"),
     ]
     return labelled([row for row in rows if row[1]])
 
 
-def _asked_for(result: Result) -> str:
+def asked_for(result: Result) -> str:
+    """Return what names the deployment on a command line."""
     return result.asked_for or result.deployment
 
 
@@ -157,7 +164,8 @@ def _place(span: Span) -> str:
     return lane + ("" if span.turn is None else f"turn {span.turn + 1} ")
 
 
-def _per_turn(summary: Summary) -> str:
+def per_turn(summary: Summary) -> str:
+    """Return what a call is like: time to first token, time between tokens, what was cached."""
     ttft, itl = summary.ttft_s, summary.itl_s
     low = "≥ " if summary.is_lower_bound else ""
     return joined(
@@ -183,4 +191,4 @@ def sources_line(result: Result) -> str:
     """Return the counts by basis, strongest first, and where the list is."""
     counts = [(basis, sum(s.basis == basis for s in result.sources)) for basis in BASES]
     line = joined([f"{count} {basis}" for basis, count in counts if count])
-    return line if result.deployment == "recorded" else f"{line} (agentsim show {_asked_for(result)})"
+    return line if result.deployment == "recorded" else f"{line} (agentsim show {asked_for(result)})"

@@ -1,12 +1,11 @@
 """A GPU engine: what an iteration reads, multiplies and sends, at the rates that engines reach.
 
-    t = max(weights read, FLOPs) + KV read + attention of the prefill + all-reduces + layer overhead
+Physics: bytes over HBM bandwidth, FLOPs over dense peak, what crosses the links. Calibrated: the share of
+each peak that the engine's kernels reach, and the fixed times of a layer (launches, norms, the floor of
+small kernels, which dominate at batch 1), an iteration, a sequence, a prefill and a request.
 
-Physics: bytes over HBM bandwidth, FLOPs over dense peak, two all-reduces a layer. Calibrated: the
-share of each peak that the engine's kernels reach, and the fixed time a layer takes whatever it works
-on (launches, norms, the floor of small kernels), which dominates at batch 1.
-
-Read `cost.py` (an iteration), then `forward.py` (a pass), `weights.py` (what is read and what fits).
+Read `forward.py` first (the law), then `cost.py` (an iteration), `group.py` (who shares what),
+`constants.py` (what is reached), `network.py` (what is sent), `weights.py` (what is read and what fits).
 """
 
 from __future__ import annotations

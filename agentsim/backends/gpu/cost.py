@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agentsim.backends.base import Batch, Drafter, EngineParts, ServingRules, expected_tokens
-from agentsim.backends.gpu.forward import ForwardPass, forward_pass, kv_times, window_of
+from agentsim.backends.gpu.constants import Constants, constants_of
+from agentsim.backends.gpu.forward import ForwardPass, Work, kv_times, rates, window_of, work_of
 from agentsim.backends.gpu.group import Group, group_of
 from agentsim.backends.gpu.serving import serving_rules
-from agentsim.backends.gpu.weights import kv_bytes, kv_capacity_bytes
+from agentsim.backends.gpu.weights import format_of, kv_bytes, kv_capacity_bytes
+from agentsim.specs.engine import ModelClass
 from agentsim.specs.model import Shape
-
-_DENSE_ONLY = "optimistic: the engine's constants are of dense models, this one is a mixture of experts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class GpuCost:
-    """`IterationCost` of one GPU engine; see `backends/base.py` for the contract."""
+    """`IterationCost` of one GPU engine; see `backends/base.py` for the contract.
+
+    `stream_tokens` is how many tokens a client of the engine receives at once. `works` are what the passes
+    of target and drafter move, `constants` what the engine reaches: with others, `at` gives other times.
+    """
 
     target: ForwardPass
     draft: Draft | None
@@ -38,6 +42,9 @@ class GpuCost:
     batched_tokens: int
     max_sequences: int
     request_s: float
+    stream_tokens: float
+    works: tuple[Work, ...]
+    constants: Constants
     rules: ServingRules
 
     @property
@@ -47,10 +54,8 @@ class GpuCost:
     def iteration_s(self, batch: Batch) -> float:
         """Return the time of one iteration. A drafter that keeps KV of its own prefills the prompt too."""
         draft = self.draft
-        if draft is None:
-            return self.target.time_s(batch.sequences, batch)
-        time = self.target.time_s(batch.sequences * self.verified_tokens, batch)
-        if batch.sequences:
+        time = self.target.time_s(batch.sequences, batch)
+        if draft is not None and batch.sequences:
             alone = Batch(batch.sequences, batch.context, batch.window)
             time += draft.tokens * draft.forward.time_s(batch.sequences, alone)
         return time
@@ -59,54 +64,83 @@ class GpuCost:
         """Return the bytes that sequences hold whose contexts and windows sum to these."""
         return context * self.kv_bytes_per_token + window * self.window_bytes_per_token
 
+    def at(self, constants: Constants) -> GpuCost:
+        """Return the same engine with other constants."""
+        draft = self.draft
+        if draft is not None:
+            draft = replace(draft, forward=rates(self.works[1], _of_drafter(constants)))
+        return replace(
+            self,
+            target=rates(self.works[0], constants, self.verified_tokens),
+            draft=draft,
+            request_s=constants.request_s,
+            stream_tokens=constants.stream_tokens,
+            constants=constants,
+        )
+
 
 def compile_gpu(parts: EngineParts) -> GpuCost:
     """Return the cost model of one engine.
 
-    Raises `InfeasibleError` with what would fit, `MeasurementMissing` for a tensor-parallel size that the
-    profile has no all-reduce for, `SpecError` or `UnknownNameError` for an engine without a profile.
+    Raises `InfeasibleError` with what would fit, `MeasurementMissing` for a group of GPUs that the profile
+    has no all-reduce for, `SpecError` or `UnknownNameError` for an engine without a profile.
     """
     model, drafter, ledger = parts.model, parts.drafter, parts.ledger
     group = group_of(parts)
     profile, shape = group.profile, ledger.take(model.shape)
+    capacity = kv_capacity_bytes(model, drafter.model if drafter else None, group)
+    constants = constants_of(group, format_of(model, parts.engine.precision.weights), class_of(shape))
+    works = [work_of(model, parts.engine.precision.weights, group)]
+    if drafter is not None:
+        works.append(_draft_work(drafter, shape, group))
+    verified = drafter.tokens + 1 if drafter else 1
     per_token, per_window = _kv_bytes(shape, drafter, group)
-    if shape.experts is not None:
-        ledger.warn(_DENSE_ONLY)
     return GpuCost(
-        target=forward_pass(model, parts.engine.precision.weights, group),
-        draft=Draft(_draft_pass(drafter, shape, group), drafter.tokens) if drafter else None,
+        target=rates(works[0], constants, verified),
+        draft=Draft(rates(works[1], _of_drafter(constants)), drafter.tokens) if drafter else None,
         tokens_per_step=expected_tokens(drafter.acceptance(ledger)) if drafter else 1.0,
-        verified_tokens=drafter.tokens + 1 if drafter else 1,
+        verified_tokens=verified,
         window_tokens=window_of(shape),
         kv_bytes_per_token=per_token,
         window_bytes_per_token=per_window,
-        kv_capacity_bytes=kv_capacity_bytes(model, drafter.model if drafter else None, group),
-        batched_tokens=ledger.take(profile.batched_tokens),
-        max_sequences=ledger.take(profile.sequences),
-        request_s=ledger.take(profile.request_overhead),
+        kv_capacity_bytes=capacity,
+        batched_tokens=ledger.take(profile.batched_tokens) * group.copies,
+        max_sequences=ledger.take(profile.sequences) * group.copies,
+        request_s=constants.request_s,
+        stream_tokens=constants.stream_tokens,
+        works=tuple(works),
+        constants=constants,
         rules=serving_rules(group),
     )
 
 
+def class_of(shape: Shape) -> ModelClass:
+    """Return the class of models that a profile's constants are told apart by."""
+    return "moe" if shape.experts is not None else "dense"
+
+
+def _of_drafter(constants: Constants) -> Constants:
+    """A drafter's pass has no host work of its own: it belongs to its target's iteration."""
+    return replace(constants, iteration_s=0.0, sequence_s=0.0, prefill_s=0.0)
+
+
 def _kv_bytes(shape: Shape, drafter: Drafter | None, group: Group) -> tuple[float, float]:
     """Bytes of one token's KV: the target's, and the drafter's where it keeps its own."""
-    full, window = kv_bytes(shape, group)
+    kept = kv_bytes(shape, group)
     if drafter is not None and not _shares_kv(drafter):
-        own_full, own_window = kv_bytes(group.ledger.take(drafter.model.shape), group)
-        return full + own_full, window + own_window
-    return full, window
+        kept = kept.plus(kv_bytes(group.ledger.take(drafter.model.shape), group))
+    return kept.kept()
 
 
 def _shares_kv(drafter: Drafter) -> bool:
     return drafter.model.drafting is not None and drafter.model.drafting.shares_kv
 
 
-def _draft_pass(drafter: Drafter, target: Shape, group: Group) -> ForwardPass:
+def _draft_work(drafter: Drafter, target: Shape, group: Group) -> Work:
     """A drafter runs in bf16 beside its target and, where it shares the target's KV, reads that."""
-    own_pass = forward_pass(drafter.model, "bf16", group)
+    own = work_of(drafter.model, "bf16", group)
     if not _shares_kv(drafter):
-        return own_pass
+        return own
     layers = {g.kind: g.layers for g in group.ledger.take(drafter.model.shape).attention}
     read = tuple(g.model_copy(update={"layers": layers.get(g.kind, 0)}) for g in target.attention)
-    context_s, window_s = kv_times(target.model_copy(update={"attention": read}), group)
-    return replace(own_pass, context_s=context_s, window_s=window_s)
+    return replace(own, kv=kv_times(target.model_copy(update={"attention": read}), group))

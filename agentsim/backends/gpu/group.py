@@ -1,7 +1,8 @@
-"""The chips of one engine and the rates that its software reaches on them."""
+"""The chips of one engine: how they share the work, and the software's profile on them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentsim.backends.base import EngineParts
@@ -10,16 +11,19 @@ from agentsim.specs import catalog
 from agentsim.specs.deployment import Engine
 from agentsim.specs.engine import EngineProfile
 from agentsim.specs.hardware import Chip, Precision
+from agentsim.specs.law import GpuLaw
+from agentsim.specs.model import Model, Shape
 from agentsim.specs.sourced import Datum, Ledger
 
 
 @dataclass(frozen=True)
 class Group:
-    """The chips, the engine's profile on them, and the ledger that notes what is read."""
+    """The chips, the engine's profile on them, the law, and the ledger that notes what is read."""
 
     chip: Chip
     engine: Engine
     profile: EngineProfile
+    law: GpuLaw
     ledger: Ledger
 
     @property
@@ -29,28 +33,43 @@ class Group:
 
     @property
     def chips(self) -> int:
-        """How many chips share every layer."""
+        """All chips of the engine."""
         return self.engine.chips
 
+    @property
+    def stages(self) -> int:
+        """Groups of layers that follow one another."""
+        return self.engine.pipeline_stages or 1
+
+    @property
+    def stage_chips(self) -> int:
+        """Chips that hold one layer."""
+        return self.chips // self.stages
+
+    @property
+    def copies(self) -> int:
+        """Copies of everything but the routed experts, each with its own sequences."""
+        return self.engine.attention_dp
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Chips that share one copy of a layer's attention."""
+        return self.stage_chips // self.copies
+
     def bandwidth(self) -> float:
-        """Memory bytes per second, all chips together, as published."""
-        return self.ledger.take(self.chip.memory_bandwidth) * self.chips
+        """Memory bytes per second of the chips that hold one layer, as published."""
+        return self.ledger.take(self.chip.memory_bandwidth) * self.stage_chips
 
-    def flops(self, precision: Precision) -> float:
-        """FLOPs per second that matrix products reach, all chips together."""
-        peak = self.ledger.take(_of(self.chip.dense_compute, precision, self.chip.title))
-        reached = _of(self.profile.gemm_efficiency, precision, self.profile.title)
-        return peak * self.ledger.take(reached) * self.chips
+    def peak(self, precision: Precision) -> float:
+        """Dense FLOPs per second of the chips that hold one layer, as published."""
+        return self.ledger.take(_of(self.chip.dense_compute, precision, self.chip.title)) * self.stage_chips
 
-    def attention_flops(self) -> float:
-        """FLOPs per second that the prefill's attention reaches, all chips together."""
-        peak = self.ledger.take(_of(self.chip.dense_compute, "bf16", self.chip.title))
-        return peak * self.ledger.take(self.profile.attention_efficiency) * self.chips
-
-    def weight_rate(self, precision: Precision) -> float:
-        """Weight bytes per second in decode, all chips together."""
-        reached = _of(self.profile.weight_read_efficiency, precision, self.profile.title)
-        return self.bandwidth() * self.ledger.take(reached)
+    def multiplied_in(self, stored: Precision) -> Precision:
+        """Return the format in which weights that are stored in another are multiplied."""
+        if stored not in ("nvfp4", "mxfp4", "int4"):
+            return stored
+        kernels = self.ledger.take(self.law.multiplied_in[stored])
+        return kernels.with_fp4_units if "fp4" in self.chip.dense_compute else kernels.without
 
 
 def _of(table: dict[Precision, Datum[float]], precision: Precision, title: str) -> Datum[float]:
@@ -60,12 +79,67 @@ def _of(table: dict[Precision, Datum[float]], precision: Precision, title: str) 
 
 
 def group_of(parts: EngineParts) -> Group:
-    """Return the group of an engine; the choice of its software is never silent."""
+    """Return the group of an engine; the choice of its software is never silent.
+
+    Raises `InfeasibleError` for a division that the model does not allow, with those that it does.
+    """
     if parts.chip.kind != "gpu":
         raise SpecError(
             f"{parts.chip.title} is no GPU: backend 'gpu' does not model it (kind: {parts.chip.kind})"
         )
-    return Group(parts.chip, parts.engine, _profile(parts), parts.ledger)
+    law = catalog.load(GpuLaw, "gpu-law")
+    group = Group(parts.chip, parts.engine, _profile(parts), law, parts.ledger)
+    _check_division(group, parts.model, parts.ledger.take(parts.model.shape))
+    return group
+
+
+def _check_division(group: Group, model: Model, shape: Shape) -> None:
+    """Refuse a parallelism that cannot be: chips over stages and copies, heads, experts, layers."""
+    title, engine = model.title, group.engine
+    if group.chips % (group.stages * group.copies):
+        raise InfeasibleError(
+            f"{group.chips} chips cannot be divided into {group.stages} pipeline stages x {group.copies} "
+            f"copies of the attention; stages x copies must be one of {_listed(_divisors(group.chips))}"
+        )
+    width = group.tensor_parallel
+    if engine.tensor_parallel not in (None, width):
+        raise InfeasibleError(
+            f"tensor_parallel is {engine.tensor_parallel}, but {group.chips} chips / ({group.stages} "
+            f"pipeline stages x attention_dp {group.copies}) are {width}"
+        )
+    if group.stages > shape.layers:
+        raise InfeasibleError(f"{title} has {shape.layers} layers, too few for {group.stages} stages")
+    for heads in sorted({a.heads for a in shape.attention if a.heads % width}):
+        raise InfeasibleError(
+            f"{title}: {heads} attention heads cannot be divided among {width} chips; possible: "
+            f"{_listed(n for n in _divisors(heads) if n <= 64)}"
+        )
+    _check_experts(group, title, shape)
+
+
+def _check_experts(group: Group, title: str, shape: Shape) -> None:
+    experts, parallel = shape.experts, group.engine.expert_parallel
+    if experts is None and group.copies > 1:
+        raise InfeasibleError(
+            f"{title} has no experts to share: attention_dp {group.copies} would be so many engines of "
+            f"{group.tensor_parallel} chips; give one engine's chips"
+        )
+    if experts is None or parallel == 1:
+        return
+    possible = [n for n in _divisors(group.stage_chips) if experts.count % n == 0]
+    if parallel not in possible:
+        raise InfeasibleError(
+            f"{title}: expert_parallel {parallel} divides neither {group.stage_chips} chips nor "
+            f"{experts.count} experts evenly; possible: {_listed(possible)}"
+        )
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _profile(parts: EngineParts) -> EngineProfile:

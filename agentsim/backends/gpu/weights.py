@@ -7,80 +7,140 @@ from dataclasses import dataclass
 from agentsim.backends.gpu.group import Group
 from agentsim.errors import InfeasibleError
 from agentsim.specs import model as shapes
-from agentsim.specs.hardware import KV_BYTES, WEIGHT_BYTES, Precision
-from agentsim.specs.model import AttentionGroup, Model, Shape
-from agentsim.specs.sourced import Ledger
+from agentsim.specs.hardware import KV_BYTES, SCALE_BYTES, WEIGHT_BYTES, Precision
+from agentsim.specs.model import AttentionGroup, FourBitCheckpoint, Model, Shape
+from agentsim.specs.sourced import Datum, Ledger
 from agentsim.units import bytes_text, count_text
+
+_FP4: dict[int, Precision] = {16: "nvfp4", 32: "mxfp4"}
+"""The formats of FP4 checkpoints by their group (OCP Microscaling 1.0; NVIDIA's NVFP4)."""
+_INDEX_BYTES = WEIGHT_BYTES["fp8"]
+"""Sparse attention keeps the keys of its indexer in FP8 (DeepSeek-V3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of a model by format, those that every token reads and the routed experts.
-
-    `fp4_bytes` is the size of a weight in the model's own fp4 format, its scales included.
+    """Numbers of weights: in the checkpoint's format the `packed` that every token reads and the routed
+    experts, in bf16 the others (`kept`), the output head and the embedding table that is only looked up.
     """
 
-    dense: dict[Precision, float]
-    routed: dict[Precision, float]
+    stored: Precision
+    packed_bytes: float
+    packed: float
+    kept: float
+    head: float
+    routed: float
     table: float
-    fp4_bytes: float
-
-    def size(self, precision: Precision) -> float:
-        """Bytes of one weight."""
-        return self.fp4_bytes if precision == "fp4" else WEIGHT_BYTES[precision]
 
     def total_bytes(self) -> float:
-        """Bytes of the whole checkpoint; the embedding table that no step reads stays in bf16 or better."""
-        parts = (self.dense, self.routed)
-        table = self.table * min(self.size(p) if p != "fp4" else WEIGHT_BYTES["bf16"] for p in self.dense)
-        return table + sum(n * self.size(p) for part in parts for p, n in part.items())
+        """Bytes of the whole checkpoint."""
+        wide = self.kept + self.head + self.table
+        return wide * WEIGHT_BYTES["bf16"] + (self.packed + self.routed) * self.packed_bytes
+
+    def repeated_bytes(self) -> float:
+        """Bytes that every copy of the attention holds: all but the routed experts."""
+        return self.total_bytes() - self.routed * self.packed_bytes
+
+
+def format_of(model: Model, precision: Precision) -> Precision:
+    """Return the format that weights are stored in; `InfeasibleError` where no checkpoint is known."""
+    if precision in ("bf16", "fp8"):
+        return precision
+    checkpoint = _checkpoint(model, precision)
+    if checkpoint is None or checkpoint.value is None:
+        raise InfeasibleError(f"no {precision} checkpoint of {model.title} is known; use bf16 or fp8")
+    stored = "int4" if precision == "int4" else _FP4.get(checkpoint.value.group, "nvfp4")
+    if precision not in ("fp4", stored):
+        raise InfeasibleError(f"the FP4 checkpoint of {model.title} is {stored}, not {precision}")
+    return stored
+
+
+def _checkpoint(model: Model, precision: Precision) -> Datum[FourBitCheckpoint] | None:
+    return model.int4 if precision == "int4" else model.fp4
 
 
 def weights_of(model: Model, precision: Precision, ledger: Ledger, borrowed: bool = False) -> Weights:
-    """Return the weights; an fp4 checkpoint keeps a stated share of them in bf16.
+    """Return the weights; a 4-bit checkpoint keeps a stated share of them in bf16.
 
-    What it keeps is taken from the dense weights first, as published checkpoints do: attention and
-    embeddings stay, experts are converted. A drafter whose embeddings are `borrowed` from its target
-    reads them, but holds no copy.
+    What it keeps is taken from the weights that every token reads, as published checkpoints do: attention
+    and embeddings stay, experts are converted. Checkpoints in FP8 leave the output head in bf16. A drafter
+    whose embeddings are `borrowed` from its target reads them, but holds no copy.
     """
-    shape = ledger.take(model.shape)
-    routed = float(shapes.routed_parameters(shape))
-    table = 0.0 if borrowed else float(shapes.unread_parameters(shape))
-    dense = float(shapes.total_parameters(shape) - routed - shapes.unread_parameters(shape))
-    if precision != "fp4":
-        return Weights({precision: dense}, {precision: routed}, table, 0.0)
-    if model.fp4 is None:
-        raise InfeasibleError(f"no fp4 checkpoint of {model.title} is known; use bf16 or fp8")
-    checkpoint = ledger.take(model.fp4)
-    kept = (1.0 - checkpoint.share) * shapes.total_parameters(shape)
-    kept = min(max(kept - shapes.unread_parameters(shape), 0.0), dense)
-    return Weights({"fp4": dense - kept, "bf16": kept}, {"fp4": routed}, table, 0.5 + 1 / checkpoint.group)
+    shape, stored = ledger.take(model.shape), format_of(model, precision)
+    routed, head = float(shapes.routed_parameters(shape)), float(shape.vocab * shape.hidden)
+    unread = float(shapes.unread_parameters(shape))
+    rest = shapes.total_parameters(shape) - routed - unread - head
+    kept, size = 0.0, WEIGHT_BYTES[stored]
+    checkpoint = _checkpoint(model, precision)
+    if stored in SCALE_BYTES and checkpoint is not None:
+        taken = ledger.take(checkpoint)
+        size += SCALE_BYTES[stored] / taken.group
+        left = (1.0 - taken.share) * shapes.total_parameters(shape) - unread - head
+        kept = min(max(left, 0.0), rest)
+    return Weights(stored, size, rest - kept, kept, head, routed, 0.0 if borrowed else unread)
 
 
-def kv_copies(attention: AttentionGroup, chips: int) -> float:
-    """Return how many times tensor parallelism stores one token's KV of a layer.
+def kv_copies(attention: AttentionGroup, width: int) -> float:
+    """Return how many times tensor parallelism over `width` chips stores one token's KV of a layer.
 
     Heads are divided among the chips; MLA's compressed vector cannot be, and fewer KV heads than
     chips are repeated.
     """
     heads = 1 if attention.kind == "mla" else attention.kv_heads
-    return max(1.0, chips / heads)
+    return max(1.0, width / heads) if heads else 1.0
 
 
-def kv_bytes(shape: Shape, group: Group) -> tuple[float, float]:
-    """Return the bytes of one token's KV over all chips: in layers that keep everything, in windowed ones."""
-    size = KV_BYTES[group.engine.precision.kv]
-    sums = {True: 0.0, False: 0.0}
+@dataclass(frozen=True, slots=True)
+class KvBytes:
+    """Bytes of one token's KV over all chips that hold it.
+
+    `full` in layers that read everything, `window` in windowed ones, `sparse` where an indexer, of which
+    `index` bytes are kept, chooses what is read; `state` is a sequence's, whatever its length.
+    """
+
+    full: float = 0.0
+    window: float = 0.0
+    sparse: float = 0.0
+    index: float = 0.0
+    state: float = 0.0
+
+    def kept(self) -> tuple[float, float]:
+        """Return the bytes that a token leaves: for good, and while it is in the window."""
+        return self.full + self.sparse + self.index, self.window
+
+    def plus(self, other: KvBytes) -> KvBytes:
+        """Return the sum of both."""
+        return KvBytes(
+            self.full + other.full,
+            self.window + other.window,
+            self.sparse + other.sparse,
+            self.index + other.index,
+            self.state + other.state,
+        )
+
+
+def kv_bytes(shape: Shape, group: Group) -> KvBytes:
+    """Return what the layers of a model keep; a linear layer's state is kept in FP32."""
+    size, width, found = KV_BYTES[group.engine.precision.kv], group.tensor_parallel, KvBytes()
     for a in shape.attention:
-        sums[a.kind == "window"] += size * a.kv_elements() * a.layers * kv_copies(a, group.chips)
-    return sums[False], sums[True]
+        copies = a.layers * kv_copies(a, width)
+        part = size * a.kv_elements() * copies
+        if a.kind == "window":
+            found = found.plus(KvBytes(window=part))
+        elif a.index_tokens is not None:
+            found = found.plus(KvBytes(sparse=part, index=_INDEX_BYTES * a.index_dim * copies))
+        else:
+            found = found.plus(
+                KvBytes(full=part, state=2 * WEIGHT_BYTES["bf16"] * a.layers * a.state_elements())
+            )
+    return found
 
 
 def kv_capacity_bytes(model: Model, drafter: Model | None, group: Group) -> float:
     """Return the room for KV over all chips; `InfeasibleError` with what would fit where there is none."""
-    weights = weights_of(model, group.engine.precision.weights, group.ledger).total_bytes()
+    weights = held_bytes(model, group.engine.precision.weights, group)
     if drafter is not None:
-        weights += drafter_bytes(drafter, group.ledger)
+        weights += drafter_bytes(drafter, group.ledger) * group.copies
     room = _room(weights, group.chips, group)
     if room > 0:
         return room
@@ -90,13 +150,18 @@ def kv_capacity_bytes(model: Model, drafter: Model | None, group: Group) -> floa
     )
 
 
+def held_bytes(model: Model, precision: Precision, group: Group) -> float:
+    """Return the bytes of the weights over all chips: each copy of the attention holds its own."""
+    weights = weights_of(model, precision, group.ledger)
+    return weights.total_bytes() + (group.copies - 1) * weights.repeated_bytes()
+
+
 def drafter_bytes(drafter: Model, ledger: Ledger) -> float:
     """Return the bytes that a drafter in bf16 adds; embeddings that are its target's add none."""
     assert drafter.drafting is not None
     borrowed = drafter.drafting.shares_embeddings
-    whole = weights_of(drafter, "bf16", ledger, borrowed).total_bytes()
-    shape = ledger.take(drafter.shape)
-    return whole - (shape.vocab * shape.hidden * WEIGHT_BYTES["bf16"] if borrowed else 0.0)
+    weights = weights_of(drafter, "bf16", ledger, borrowed)
+    return weights.total_bytes() - (weights.head * WEIGHT_BYTES["bf16"] if borrowed else 0.0)
 
 
 def _usable(group: Group) -> float:
@@ -115,7 +180,7 @@ def _room(weights: float, chips: int, group: Group) -> float:
 
 def _what_fits(model: Model, weights: float, group: Group) -> str:
     sizes = [1, *sorted(map(int, group.profile.all_reduce))]
-    enough = next((n for n in sizes if _room(weights, n, group) > 0), None)
+    enough = next((n for n in sizes if _room(weights, n, group) > 0), None) if group.chips in sizes else None
     answers = [f"{enough} x {group.chip.title}"] if enough else []
     for smaller in ("fp8", "fp4"):
         if WEIGHT_BYTES[smaller] < WEIGHT_BYTES[group.engine.precision.weights]:
@@ -126,7 +191,7 @@ def _what_fits(model: Model, weights: float, group: Group) -> str:
 def _smaller_precision(model: Model, precision: Precision, group: Group) -> list[str]:
     if precision not in group.chip.dense_compute or (precision == "fp4" and model.fp4 is None):
         return []
-    needed = weights_of(model, precision, Ledger()).total_bytes()
+    needed = held_bytes(model, precision, group)
     return [f"{precision} ({bytes_text(needed)})"] if _room(needed, group.chips, group) > 0 else []
 
 

@@ -1,0 +1,251 @@
+"""Fits engine profiles on measured serving runs, and judges the fit by runs left out.
+
+Rounds of two steps: the real engine server gives every run's times at the constants so far, then each
+profile's constants are fitted on these times carried over in closed form (`steady.py`). Profiles pull one
+another weakly towards what is alike (`engine_constants.py`). Which runs of models that come with a drafter
+speculated is inferred anew each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from agentsim.backends.gpu.constants import Constants
+from agentsim.backends.gpu.cost import GpuCost
+from agentsim.calibrate.engine_constants import Key, Space, generation, pooled, space_of
+from agentsim.calibrate.gpu_report import Off
+from agentsim.calibrate.least_squares import Array, damped, solve
+from agentsim.calibrate.steady import Point, Times, point_of
+from agentsim.errors import AgentsimError
+from agentsim.specs import catalog
+from agentsim.specs.engine import EngineProfile
+from agentsim.specs.law import GpuLaw
+from agentsim.specs.sourced import Ledger
+from agentsim.validation.halves import profile_of
+from agentsim.validation.pool import in_parallel
+from agentsim.validation.rows import Run
+from agentsim.validation.serving import cost_of, serve, times_of
+from agentsim.validation.speculation import drafter_for, speculating
+from agentsim.validation.suspects import wrong_runs
+
+FIT_ROUNDS = 8
+MIN_ROWS = 3
+"""Runs from which on a profile is fitted on its own and told of to others."""
+_SPREAD = 0.3
+"""Width of the prior, in the logarithm of a constant."""
+_TPOT_NOISE, _TPOT_WIDE, _TTFT_WIDE = 0.06, 0.15, 0.3
+_TTFT_WEIGHT, _TTFT_MOST = 0.3, 1.5
+"""TTFT counts for less: it hangs on how requests happen to arrive, and its outliers are many."""
+_TOKEN_WEIGHT = 1 / 50
+
+Variant = tuple[int, bool]
+"""A run by its line, without its model's drafter or with it."""
+
+
+class Trial(NamedTuple):
+    """A run to simulate on an engine of this cost."""
+
+    run: Run
+    cost: GpuCost
+
+
+class Simulated(NamedTuple):
+    """What the server took, without the request time, and how many sequences it ran at once."""
+
+    times: Times
+    admitted: int
+
+
+def simulate_trial(trial: Trial) -> Simulated | None:
+    """Return what the real server takes for a run, or None where a request cannot fit."""
+    try:
+        served, admitted = serve(trial.cost, trial.run)
+    except AgentsimError:
+        return None
+    ttft_s, tpot_s = times_of(served)
+    return Simulated(Times(ttft_s - trial.cost.request_s, tpot_s), admitted)
+
+
+def _weight(trial: Trial) -> float:
+    return trial.run.concurrency * (1 + _TOKEN_WEIGHT * trial.run.output_tokens)
+
+
+class Fit:
+    """Constants by profile as they are fitted, and what is known of every run.
+
+    `speculates` are lines that are taken to have speculated, `wrong` those that look wrong, with the
+    reason; `refused` those that no engine of the catalog runs.
+    """
+
+    def __init__(self, runs: Iterable[Run], train: set[int], processes: int | None = None) -> None:
+        """Compile every run's engine; `train` are the lines of the runs to fit on."""
+        self.train, self.processes = train, processes
+        self.points: dict[Key, Array] = {}
+        self.speculates: set[int] = set()
+        self.wrong: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
+        self._costs: dict[Variant, GpuCost] = {}
+        self._known: dict[Variant, Point] = {}
+        self._admitted: dict[Variant, int] = {}
+        for run in runs:
+            self._compile(run)
+        self._all = {run.line: run for run in runs if run.line not in self.refused}
+
+    def _compile(self, run: Run) -> None:
+        drafter = drafter_for(run.model)
+        try:
+            self._costs[run.line, False] = cost_of(run, None, None, Ledger())
+            if drafter is not None:
+                self._costs[run.line, True] = cost_of(run, drafter, None, Ledger())
+        except AgentsimError as bad:
+            self.refused[run.line] = str(bad)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that engines of the catalog can run."""
+        return [run for line, run in self._all.items() if line not in self.refused]
+
+    @property
+    def keys(self) -> list[Key]:
+        """All profiles that runs were taken on."""
+        return sorted({key_of(run) for run in self.runs})
+
+    def of_profile(self, key: Key) -> list[Run]:
+        """Return the runs that a profile is fitted on."""
+        used = (r for r in self.runs if r.line in self.train and r.line not in self.wrong)
+        return [run for run in used if key_of(run) == key]
+
+    def variants(self, lines: set[int]) -> list[Variant]:
+        """Return what is to be simulated of these lines: both ways of a run until one of them is chosen."""
+        return [
+            (line, fast)
+            for line, fast in self._costs
+            if line in lines
+            and line not in self.refused
+            and ((line, fast) not in self._known or fast is (line in self.speculates))
+        ]
+
+    def constants(self, run: Run) -> Constants:
+        """Return the constants that a run has so far."""
+        key, base = key_of(run), self._costs[run.line, False].constants
+        return space(key).constants(self.points.get(key, space(key).start), base_of(base))
+
+    def simulate(self, lines: set[int], done: Callable[[], None] = lambda: None) -> None:
+        """Run the real server over these lines at the constants so far, and infer anew what they are."""
+        variants = self.variants(lines)
+        trials = [
+            Trial(self._all[line], self._costs[line, fast].at(self.constants(self._all[line])))
+            for line, fast in variants
+        ]
+        results = in_parallel(simulate_trial, trials, _weight, done, self.processes)
+        for variant, trial, result in zip(variants, trials, results, strict=True):
+            if result is None:
+                self.refused[variant[0]] = "the engine could not run it"
+            else:
+                self._known[variant] = point_of(trial.run, trial.cost, result.times)
+                self._admitted[variant] = result.admitted
+        self._infer(lines)
+
+    def _infer(self, lines: set[int]) -> None:
+        """Say which of these runs speculated and which of all look wrong, by what the server took."""
+        runs = [run for run in self.runs if run.line in lines]
+        tpots = {
+            fast: {r.line: self.seen(r, fast).tpot_s for r in runs if (r.line, fast) in self._known}
+            for fast in (False, True)
+        }
+        self.speculates = (self.speculates - lines) | speculating(runs, tpots[False], tpots[True])
+        admitted = {run.line: self._admitted.get(self._variant(run), 0) for run in self.runs}
+        self.wrong = wrong_runs(self.runs, self.speculates, admitted)
+
+    def _variant(self, run: Run) -> Variant:
+        return run.line, run.line in self.speculates
+
+    def seen(self, run: Run, fast: bool) -> Times:
+        """Return what a client sees of a run at the constants so far; exact where it was just simulated."""
+        return self._known[run.line, fast].at(self.constants(run))
+
+    def offs(self, lines: set[int]) -> list[Off]:
+        """Return the errors of these runs that do not look wrong."""
+        return [self._off(run) for run in self.runs if run.line in lines and run.line not in self.wrong]
+
+    def _off(self, run: Run) -> Off:
+        line, fast = self._variant(run)
+        times, able = self.seen(run, fast), (line, True) in self._costs
+        said = ("on" if fast else "off") if able else "none"
+        tpot, ttft = times.tpot_s / run.tpot_s - 1, times.ttft_s / run.ttft_s - 1
+        return Off(line, key_of(run), run.model, tpot, ttft, said)
+
+    def fit(self) -> None:
+        """Fit every profile on its runs; one with too few takes what the others lead to expect."""
+        fitted: dict[Key, Array] = {}
+        for key, expected in self.expected(self.keys).items():
+            enough = len(self.of_profile(key)) >= MIN_ROWS
+            start = self.points.get(key, expected)
+            fitted[key] = self._fit_one(key, start, expected) if enough else expected
+        self.points = fitted
+
+    def expected(self, keys: Iterable[Key]) -> dict[Key, Array]:
+        """Return what the law's priors and the profiles fitted so far lead to expect of others."""
+        rows = {key: len(self.of_profile(key)) for key in self.points}
+        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
+        return {key: pooled(key, told, rows, space(key).names) for key in keys}
+
+    def unmeasured(self) -> list[Key]:
+        """Return the profiles of mixtures of experts that no run is of, on GPUs of a generation measured.
+
+        Kernels alone do not say what these take; of dense models they do, and were measured on each GPU.
+        """
+        profiles = [catalog.load(EngineProfile, name) for name in catalog.names("engines")]
+        known = {(k.engine, generation(k.gpu), k.precision) for k in self.keys if k.kind == "moe"}
+        formats = sorted({precision for _, _, precision in known})
+        keys = (
+            Key(profile.software, profile.hardware, precision, "moe")
+            for profile in profiles
+            for precision in formats
+            if (profile.software, generation(profile.hardware), precision) in known
+        )
+        return [key for key in keys if key not in self.keys]
+
+    def _fit_one(self, key: Key, start: Array, expected: Array) -> Array:
+        bounds, runs = space(key), self.of_profile(key)
+        points = [self._known[self._variant(run)] for run in runs]
+        bases = [base_of(self._costs[run.line, False].constants) for run in runs]
+        measured = np.log([[run.ttft_s, run.tpot_s] for run in runs])
+
+        def residuals(at: Array) -> Array:
+            times = [p.at(bounds.constants(at, base)) for p, base in zip(points, bases, strict=True)]
+            off = np.log(np.array(times)) - measured
+            late = _TTFT_WEIGHT * np.clip(off[:, 0], -_TTFT_MOST, _TTFT_MOST)
+            far = (damped(off[:, 1], _TPOT_WIDE), damped(late, _TTFT_WIDE))
+            return np.concatenate([*(part / _TPOT_NOISE for part in far), (at - expected) / _SPREAD])
+
+        return solve(residuals, start, bounds.low, bounds.high, FIT_ROUNDS).point
+
+
+def key_of(run: Run) -> Key:
+    """Return the profile that a run's constants stand in."""
+    engine, gpu, precision, kind = profile_of(run)
+    return Key(engine, gpu, precision, "moe" if kind == "moe" else "dense")
+
+
+@cache
+def space(key: Key) -> Space:
+    """Return what is fitted of a profile; see `space_of`."""
+    return space_of(key)
+
+
+@cache
+def _attention_share() -> float:
+    share = catalog.load(GpuLaw, "gpu-law").attention_share.value
+    assert share is not None
+    return share
+
+
+def base_of(constants: Constants) -> Constants:
+    """Return constants with those that serving takes from the law: the attention's share of the peak."""
+    return replace(constants, attention_share=_attention_share())

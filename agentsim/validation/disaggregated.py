@@ -1,0 +1,119 @@
+"""Measured runs whose prompts are prefilled by some workers and decoded by others.
+
+Prefill workers, the KV over the network, decode workers: a call goes through the stages that the pattern
+`prefill_decode` has, and workers of a kind share their calls by who has fewest. A row without its numbers
+of workers is refused: how many GPUs took it is not known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentsim.backends.base import IterationCost
+from agentsim.coexec.base import LinkCost, Move, Serve
+from agentsim.sim.clock import Clock
+from agentsim.sim.closed_loop import Served, closed_loop
+from agentsim.sim.engine_pool import EnginePool
+from agentsim.sim.server import EngineServer
+from agentsim.sim.staged import Link, StagedServer
+from agentsim.specs.harness import load_harnesses
+from agentsim.validation.rows import Measured, Pools, Refusal, Run, run_of, without_repeats
+from agentsim.validation.serving import requests_of
+from agentsim.validation.table import Row
+
+_SIDE = ("num_workers", "tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+COLUMNS = (
+    *("model", "gpu", "engine", "isl", "osl", "concurrency", "precision", "ttft_ms", "tpot_ms"),
+    *(f"prefill_{name}" for name in _SIDE),
+    *(f"decode_{name}" for name in _SIDE),
+    "decode_batch_size",
+)
+"""Columns of the heading; `engine_version` and `measured_on` are read where they are there."""
+MOST_WORKERS = 1000
+_STAGES = (Serve("prefill", "prefill"), Serve("decode", "decode"))
+
+
+def measured(rows: Sequence[Row]) -> Measured:
+    """Return the runs that rows hold. The row that says most of those with the same times is kept."""
+    found = [(row, _run(row)) for row in rows]
+    pairs = [(row, run) for row, run in found if isinstance(run, tuple)]
+    pools = {run.line: pool for _, (run, pool) in pairs}
+    known = [run for _, (run, _) in pairs]
+    kept = without_repeats(known, lambda run: _setup(pools[run.line]))
+    times = {_times(row) for row, _ in pairs}
+    refused = [(row, r) for row, r in found if isinstance(r, Refusal)]
+    told = tuple(r for row, r in refused if _times(row) not in times)
+    repeats = len(known) - len(kept) + len(refused) - len(told)
+    return Measured(len(rows), tuple(kept), told, repeats, pools)
+
+
+def _setup(pools: Pools) -> tuple[object, ...]:
+    prefill = pools.prefill
+    sizes = (prefill.chips, prefill.attention_dp, prefill.expert_parallel)
+    return (pools.prefill_workers, pools.decode_workers, *sizes)
+
+
+def _times(row: Row) -> tuple[str, ...]:
+    """Return what two rows of one measurement share, even where one of them says less."""
+    return tuple(row.text(column) for column in ("gpu", "engine", "isl", "osl", "ttft_ms", "tpot_ms"))
+
+
+def _run(row: Row) -> tuple[Run, Pools] | Refusal:
+    """Return the run of the decode workers, and the pools; or why there is none."""
+    workers = {side: row.count(f"{side}_num_workers") for side in ("prefill", "decode")}
+    for side, number in workers.items():
+        if not number:
+            return Refusal(row.line, f"how many {side} workers there were is not given")
+        if number > MOST_WORKERS:
+            return Refusal(row.line, f"more than {MOST_WORKERS:,} {side} workers are not simulated")
+    batch, decoding = row.count("decode_batch_size") or 0, workers["decode"] or 1
+    given = row.count("concurrency")
+    users = given or batch * decoding
+    said = () if given else ("concurrency is not given: decode_batch_size x decode workers",)
+    prefill, decode = _side(row, "prefill", users), _side(row, "decode", users)
+    if isinstance(prefill, Refusal):
+        return prefill
+    if isinstance(decode, Refusal):
+        return decode
+    run = replace(decode, assumed=(*said, *decode.assumed))
+    return run, Pools(prefill, workers["prefill"] or 1, decoding, batch)
+
+
+def _side(row: Row, side: str, users: int) -> Run | Refusal:
+    """Return one kind of worker as the engine of a run. Its labels are of one data-parallel rank each."""
+    tp, dp, moe_tp, moe_ep = (row.count(f"{side}_{name}") or 0 for name in _SIDE[1:])
+    cells = {"tp": str(max(tp, 1)), "attention_dp": "1", "batch_size": "", "concurrency": str(users)}
+    run = run_of(row.with_cells(cells))
+    if isinstance(run, Refusal) or not run.mixture:
+        return run
+    chips = max(max(tp, 1) * max(dp, 1), moe_tp * moe_ep)
+    return replace(run, chips=chips, attention_dp=max(chips // max(tp, 1), 1), expert_parallel=max(moe_ep, 1))
+
+
+def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: Pools) -> list[Served]:
+    """Return a run's requests on both pools. Raises `InfeasibleError` where one cannot fit.
+
+    A decode worker admits as many sequences as it was started for, where that is given.
+    """
+    harness: Any = load_harnesses()
+    more: Any = decode
+    decode = replace(more, max_sequences=max(more.max_sequences, pools.decode_batch * run.attention_dp))
+    at_once = min(pools.prefill_workers, pools.decode_workers)
+    link = LinkCost(harness.kv_launch.value, harness.kv_rate.value * run.chips * at_once)
+    window = decode.window_tokens
+    move = Move("kv", decode.kv_bytes(1, 0), decode.kv_bytes(0, 1), window, whole=True)
+
+    def server_on(env: Clock) -> StagedServer:
+        workers = {
+            "prefill": _pool(env, prefill, pools.prefill_workers),
+            "decode": _pool(env, decode, pools.decode_workers),
+        }
+        return StagedServer(env, (_STAGES[0], move, _STAGES[1]), workers, {"kv": Link(env, link)})
+
+    return closed_loop(server_on, run.concurrency, requests_of(run))
+
+
+def _pool(env: Clock, cost: IterationCost, workers: int) -> EnginePool:
+    return EnginePool([EngineServer(env, cost) for _ in range(workers)])
