@@ -20,7 +20,6 @@ from agentsim.commands.options import (
     WorkflowPath,
     names_of,
 )
-from agentsim.errors import InputError
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -59,10 +58,8 @@ def run(
 
     seeds = range(seed, seed + runs)
     if (agents, arrival, concurrency, slo) != (None,) * 4:
-        if output is not None:
-            raise InputError("-o writes the run of one agent; of a fleet, --output-dir writes all there is")
         traffic = agents, arrival, concurrency
-        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], output_dir, format_)
+        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], (output_dir, export, output), format_)
         return
     with progress("simulating", runs) as step:
         summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step, export, output)
@@ -78,7 +75,7 @@ def _run_fleet(
     seeds: range,
     slo: str | None,
     overrides: list[str],
-    output_dir: str | None,
+    files: tuple[str | None, str, str | None],
     format_: Format,
 ) -> None:
     from agentsim.fleet.traffic import traffic_of
@@ -87,7 +84,7 @@ def _run_fleet(
 
     traffic = traffic_of(*asked)
     with progress("simulating", traffic.agents * len(seeds)) as step:
-        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, output_dir, step)
+        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, step, *files)
     show_result(
         format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
     )
