@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentsim import yaml_file
-from agentsim.backends.gpu.weights import weights_of
+from agentsim.backends.gpu.weights import format_of, weights_of
 from agentsim.errors import SpecError
 from agentsim.specs import catalog
 from agentsim.specs import model as shapes
@@ -299,8 +299,9 @@ def test_a_deployment_can_be_built_from_the_catalog(name: str) -> None:
             continue
         precision, profile = engine.precision.weights, ENGINES[f"{engine.software}-{engine.hardware}"]
         assert engine.chips == 1 or str(engine.chips) in profile.all_reduce
-        assert precision in profile.gemm_efficiency
-        assert precision != "fp4" or model.fp4 is not None
+        stored = format_of(model, precision)
+        kind = "moe" if model.shape.value.experts else "dense"
+        assert precision in profile.gemm_efficiency or stored in profile.serving[kind]
 
 
 @pytest.mark.parametrize("name", [n for n, d in DEPLOYMENTS.items() if d.speculation])

@@ -158,19 +158,27 @@ LLAMA = [
     (gpu, chips, value)
     for chips, row in ((4, (10.1, 8.3, 7.6, 7.1)), (8, (7.1, 6.3, 6.0, 5.7)))
     for gpu, value in zip(("h100", "h200", "b200", "gb200"), row, strict=True)
-    if (gpu, chips) != ("gb200", 8)  # no all-reduce over eight GB200 was measured
 ]
 
 
+def llama(gpu, chips, software):
+    engine = {"hardware": gpu, "chips": chips, "software": software}
+    return cost_of("llama-70b-4xh100", *[f"engines.main.{key}={value}" for key, value in engine.items()])
+
+
 @pytest.mark.parametrize(("gpu", "chips", "value"), LLAMA, ids=[f"TP{n} {g}" for g, n, _ in LLAMA])
-def test_llama_70b_decodes_as_fast_as_trt_llm_does(gpu, chips, value):
+def test_llama_70b_decodes_as_fast_as_trt_llms_kernels_do(gpu, chips, value, tmp_path):
     """FP8, batch 1, 10K context; ms a token. gpu_constants.md, kernel tables of aiconfigurator-core."""
-    overrides = [
-        f"engines.main.hardware={gpu}",
-        f"engines.main.chips={chips}",
-        "engines.main.software=trtllm",
-    ]
-    assert ms_per_token(cost_of("llama-70b-4xh100", *overrides), 10_000) == pytest.approx(value, rel=0.12)
+    profile = yaml_file.read(f"{catalog.folder('engines')}/trtllm-{gpu}.yaml", SpecError).data
+    kernels = tmp_path / "kernels.yaml"
+    kernels.write_text(json.dumps({k: v for k, v in profile.items() if k != "serving"}), "utf-8")
+    assert ms_per_token(llama(gpu, chips, kernels), 10_000) == pytest.approx(value, rel=0.12)
+
+
+@pytest.mark.parametrize(("gpu", "chips", "value"), LLAMA, ids=[f"TP{n} {g}" for g, n, _ in LLAMA])
+def test_what_serving_was_fitted_to_is_not_far_from_the_kernels(gpu, chips, value):
+    """Other versions of the engine, other models, loads of 4 to 256 users, and the host's work besides."""
+    assert ms_per_token(llama(gpu, chips, "trtllm"), 10_000) == pytest.approx(value, rel=0.25)
 
 
 @pytest.mark.parametrize(("name", "value"), [("qwen3-32b-4xh200", 17_000), ("qwen3-32b-4xb200", 32_000)])
@@ -198,17 +206,11 @@ ANCHORS = {
     "deepseek-b200-nospec": ("deepseek-8xb200", speed(2000), 111, 0.15),
     "deepseek-b200-mtp3": ("deepseek-8xb200-mtp3", speed(2000), 253, 0.15),
 }
-MISSED = {
-    "deepseek-b200-nospec": "the engine's constants were fitted on dense models",
-    "deepseek-b200-mtp3": "the engine's constants were fitted on dense models",
-}
 
 
 @pytest.mark.parametrize("anchor", ANCHORS)
-def test_a_published_measurement_is_met(anchor, request):
+def test_a_published_measurement_is_met(anchor):
     """Ids, values and tolerances of the published anchors; contexts of those runs are short."""
-    if anchor in MISSED:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=MISSED[anchor]))
     name, measure, value, tolerance = ANCHORS[anchor]
     assert measure(cost_of(name)) == pytest.approx(value, rel=tolerance)
 
@@ -395,7 +397,7 @@ def test_a_batch_reads_more_experts_until_it_reads_all(name):
     assert times[2] - times[1] < 2 * (times[1] - times[0])  # chosen twice, an expert is read once
     everything = target.read_s + target.experts.read_all_s + target.overhead_s
     assert times[0] < 0.9 * everything
-    assert times[-1] == pytest.approx(everything, rel=1e-9)
+    assert times[-1] == pytest.approx(everything, rel=0.01)  # the least liked may still not be chosen
 
 
 def test_one_token_reads_just_its_own_experts():
@@ -485,6 +487,7 @@ def figures(plan):
                 cost.tokens_per_step,
             ]
             found += [cost.batched_tokens, cost.max_sequences, cost.request_s, cost.rules]
+            found.append(getattr(cost, "stream_tokens", None))
         else:
             assert isinstance(cost, ServiceCost)
             found += [cost.call(1000, 0, 0), cost.call(0, 1000, 0), cost.cache_lifetime_s]
@@ -583,6 +586,7 @@ CASES = [
 # Figures of a shape that stand in the file and cannot count, and why.
 IDLE = {
     ("deepseek-r1-mtp", "ffn"): "the published config names it; the one layer has experts instead",
+    ("trtllm-b200", "kv_read_efficiency"): "MLA on eight copies multiplies for longer than it reads",
     ("gemma-4-31b-mtp", "kv_heads"): "its layers read the target's KV, with the target's heads",
     ("gemma-4-31b-mtp", "window_tokens"): "its layers read the target's KV, through the target's window",
 }
@@ -609,7 +613,7 @@ def test_every_datum_that_a_run_lists_moves_its_figures(folder_of_specs, monkeyp
         changed = folder_of_specs / kind / f"{spec}.yaml"
         changed.write_text(json.dumps(data), "utf-8")
         moved = any(outcome(name) != before[name] for name in deployments)
-        if not moved and (spec, path[-1]) not in IDLE:
+        if not moved and not {(spec, key) for key in path} & IDLE.keys():
             where = ", ".join(deployments)
             dead.append(f"{spec}: {'.'.join(map(str, path))} = {at(data, path)} on {where}")
         shutil.copyfile(original, changed)

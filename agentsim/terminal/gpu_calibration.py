@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from agentsim.calibrate.gpu_report import GpuCalibration, ProfileFit
     from agentsim.validation.report import Errors, Spread
 
-_COLUMNS: Mapping[str, tuple[str, float, str]] = {
-    "layer_overhead": ("layer us", MICROSECOND_S, ".1f"),
-    "iteration_overhead": ("iter. ms", MILLISECOND_S, ".2f"),
-    "sequence_overhead": ("seq. us", MICROSECOND_S, ".1f"),
-    "prefill_overhead": ("pref. ms", MILLISECOND_S, ".1f"),
-    "request_overhead": ("req. ms", MILLISECOND_S, ".0f"),
-    "weight_read_efficiency": ("weights", 1.0, ".2f"),
-    "expert_read_efficiency": ("experts", 1.0, ".2f"),
-    "kv_read_efficiency": ("KV", 1.0, ".2f"),
-    "gemm_efficiency": ("GEMM", 1.0, ".2f"),
-    "expert_skew": ("skew", 1.0, ".1f"),
-    "stream_interval": ("stream", 1.0, ".0f"),
+_COLUMNS: Mapping[str, tuple[str, str, float, str]] = {
+    "layer_overhead": ("layer", "us", MICROSECOND_S, ".0f"),
+    "iteration_overhead": ("iter.", "ms", MILLISECOND_S, ".2f"),
+    "sequence_overhead": ("seq.", "us", MICROSECOND_S, ".0f"),
+    "prefill_overhead": ("pref.", "ms", MILLISECOND_S, ".1f"),
+    "request_overhead": ("req.", "ms", MILLISECOND_S, ".0f"),
+    "weight_read_efficiency": ("read", "%", 0.01, ".0f"),
+    "expert_read_efficiency": ("read", "%", 0.01, ".0f"),
+    "kv_read_efficiency": ("KV", "%", 0.01, ".0f"),
+    "gemm_efficiency": ("GEMM", "%", 0.01, ".0f"),
+    "expert_skew": ("skew", "", 1.0, ".1f"),
+    "stream_interval": ("chunk", "tok", 1.0, ".0f"),
 }
-"""Heading, unit and figures of every constant."""
+"""Heading, its unit, the unit's size and figures of every constant."""
 _WIDE = 140
 
 
@@ -57,8 +57,8 @@ def _heading(found: GpuCalibration) -> Text:
     said = "  Every run was fitted on: nothing judges this fit."
     if answer is not None and answer.tpot is not None and answer.ttft is not None:
         said = (
-            f"  On runs left out TPOT is off by {_percent(answer.tpot.median)} % in the median "
-            f"(p90 {_percent(answer.tpot.p90)} %), TTFT by {_percent(answer.ttft.median)} %."
+            f"  On runs left out TPOT is off by {_percent(answer.tpot.median)} % (p90 "
+            f"{_percent(answer.tpot.p90)} %), TTFT by {_percent(answer.ttft.median)} %: medians."
         )
     title = (f"Engine profiles fitted on {found.file}", "bold")
     return Text.assemble(title, "\n", (facts, "dim"), "\n\n", (said, "bold"))
@@ -71,12 +71,12 @@ def _errors(found: GpuCalibration) -> Table:
     for name, errors in found.classes().items():
         table.add_row(*_row(name, errors))
     table.add_row()
-    table.add_row(*_dim("by engine, GPU and class"))
+    table.add_row(*_dim("by engine, GPU, class"))
     for key, errors in found.groups().items():
         table.add_row(*_row(" ".join(key), errors))
     if speculation := found.speculation():
         table.add_row()
-        table.add_row(*_dim("models with a drafter, speculation inferred"))
+        table.add_row(*_dim("speculation, inferred"))
         for name, errors in speculation.items():
             table.add_row(*_row(name, errors))
     return table
@@ -104,9 +104,11 @@ def _constants(found: GpuCalibration, width: int) -> list[Table]:
 
 
 def _table(kind: str, fits: list[ProfileFit], names: list[str], wide: bool) -> Table:
-    heads = [*(_COLUMNS[name][0] for name in names), *(["TPOT off %"] if wide else [])]
+    heads = [*(_COLUMNS[name][0] for name in names), *(["TPOT off"] if wide else [])]
+    units = [*(_COLUMNS[name][1] for name in names), *(["%"] if wide else [])]
     table = grid("left", "right", *["right"] * len(heads), padding=2 if wide else 1)
     table.add_row(Text(f"Fitted, {kind}", style="bold"), *_dim("runs", *heads))
+    table.add_row(Text(), Text(), *_dim(*units))
     for fit in fits:
         figures = [_figure(name, fit.constants.get(name)) for name in names]
         off = [_percent(fit.errors.tpot.median) if fit.errors.tpot else "-"] if wide else []
@@ -116,7 +118,7 @@ def _table(kind: str, fits: list[ProfileFit], names: list[str], wide: bool) -> T
 
 
 def _figure(name: str, value: float | None) -> str:
-    _, unit, form = _COLUMNS[name]
+    _, _, unit, form = _COLUMNS[name]
     return "-" if value is None else format(value / unit, form)
 
 
