@@ -345,14 +345,17 @@ FLEETS = [
     bad_fleet(
         "weights that do not fit the memory",
         engines("deepseek-r1"),
-        "671 GB",
+        "673 GB",
         "1 x NVIDIA H200",
         "It would fit on ",
     ),
-    bad_fleet("a precision that the chip lacks", engines(weights="fp4"), "no fp4; it has bf16, fp8"),
+    bad_fleet(
+        "a format without a checkpoint", engines(weights="int4"), "no int4 checkpoint", "use bf16 or fp8"
+    ),
     bad_fleet("an unknown precision", engines(weights="fp5"), "d.yaml:4: ", "'fp5'", "'bf16', 'fp8'"),
     bad_fleet("no chips", engines(chips=0), "at least 1"),
-    bad_fleet("chips without an all-reduce", engines(chips=3), "no all-reduce", "over 3 GPUs", "2, 4, 8"),
+    bad_fleet("heads that cannot be divided", engines(chips=3), "32 attention heads", "possible: 1, 2, 4, 8"),
+    bad_fleet("chips without an all-reduce", engines(chips=16), "no all-reduce", "over 16 GPUs", "2, 4, 8"),
     bad_fleet(
         "a misspelt key", engines().replace("model:", "modle:"), "d.yaml:2: ", "'modle'; did you mean 'model'"
     ),
