@@ -23,6 +23,8 @@ from agentsim.terminal.console import drop_stdout, settle_streams, stop
 COMMANDS = {
     "run": "run",
     "compare": "run",
+    "claim": "answers",
+    "sensitivity": "answers",
     "capacity": "fleet",
     "sweep": "sweep",
     "report": "report",

@@ -1,4 +1,4 @@
-"""One workflow on several deployments, and what that says about the claim "hours become minutes".
+"""One workflow on several deployments, and what that says about a claim.
 
 Deployments see the same draws, seed by seed (but for the network's, where a smaller window makes one
 compact more often), so their differences are the deployments' own.
@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsim.backends.base import ServiceTime
+from agentsim.claims import ENOUGH, HOURS_TO_MINUTES, Claim, Verdict
 from agentsim.coexec.base import Serve
 from agentsim.plan import Plan
 from agentsim.result import Result
 from agentsim.summary import Summary, SummaryBuilder
+from agentsim.uncertainty import Band, Uncertainty
 
-CLAIM = "hours become minutes"
-HOUR_S = 3600.0
-LEAST_SPEEDUP = 2.0
-"""Passing from 61 to 59 minutes is no claim kept: the task must at least take half the time."""
 SATURATION_LOSS = 0.01
 """Speed stops mattering where all further speed would save less than this share of the task."""
 
@@ -39,42 +37,31 @@ class InstantCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the comparison says of the claim, first deployment against the fastest of the others.
-
-    `ceiling_speedup` is what inference in no time would give, `saturation_tok_s` the decode speed
-    beyond which the task gains less than a hundredth. Infinite and undefined figures are None. With
-    `lower_bound` the fastest has unknown parts, and its speed-up is at most what is said.
-    """
-
-    claim: str
-    holds: bool
-    lower_bound: bool
-    fastest: str
-    speedup: float
-    token_speed_ratio: float | None
-    ceiling_speedup: float | None
-    instant_s: float
-    non_inference_share: float
-    saturation_tok_s: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column per deployment, in the order asked for."""
+    """A column per deployment, in the order asked for; bands where uncertain data were drawn."""
 
     columns: tuple[Summary, ...]
     verdict: Verdict
+    uncertainty: Uncertainty | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"columns": [c.to_json() for c in self.columns], "verdict": self.verdict.to_json()}
+        found = {"columns": [c.to_json() for c in self.columns], "verdict": self.verdict.to_json()}
+        return found | ({"uncertainty": self.uncertainty.to_json()} if self.uncertainty else {})
+
+
+class Column(NamedTuple):
+    """The runs of one plan: their summary, and the task completion time of each."""
+
+    summary: Summary
+    completion_s: list[float]
 
 
 def compare(
-    plans: Sequence[Plan], simulate: Simulate, seeds: Sequence[int], step: Callable[[], None] = lambda: None
+    plans: Sequence[Plan],
+    simulate: Simulate,
+    seeds: Sequence[int],
+    step: Callable[[], None] = lambda: None,
+    claim: Claim = HOURS_TO_MINUTES,
 ) -> Comparison:
     """Run every plan, and inference in no time, over the same seeds; `step` is called after each run.
 
@@ -82,7 +69,8 @@ def compare(
     """
     columns = [_runs(plan, simulate, seeds, step) for plan in plans]
     instant = _runs(instant_plan(plans[0]), simulate, seeds, step)
-    return Comparison(tuple(columns), _verdict(columns, instant))
+    verdict = _verdict(claim, columns, instant.summary)
+    return Comparison(tuple(column.summary for column in columns), verdict)
 
 
 def instant_plan(plan: Plan) -> Plan:
@@ -98,26 +86,34 @@ def instant_plan(plan: Plan) -> Plan:
     )
 
 
-def _runs(plan: Plan, simulate: Simulate, seeds: Sequence[int], step: Callable[[], None]) -> Summary:
-    builder = SummaryBuilder()
+def _runs(plan: Plan, simulate: Simulate, seeds: Sequence[int], step: Callable[[], None]) -> Column:
+    builder, completion_s = SummaryBuilder(), []
     for seed in seeds:
-        builder.add(simulate(plan, seed))
+        result = simulate(plan, seed)
+        builder.add(result)
+        completion_s += result.completion_s()
         step()
-    return builder.build()
+    return Column(builder.build(), completion_s)
 
 
-def _verdict(columns: Sequence[Summary], instant: Summary) -> Verdict:
-    base = columns[0]
-    best = min(columns[1:] or columns, key=lambda c: c.completion_s.p50)
+def _verdict(claim: Claim, columns: Sequence[Column], instant: Summary) -> Verdict:
+    first = columns[0]
+    fastest = min(columns[1:] or columns, key=lambda c: c.summary.completion_s.p50)
+    base, best = first.summary, fastest.summary
     base_s, best_s, instant_s = (c.completion_s.p50 for c in (base, best, instant))
-    speedup = _ratio(base_s, best_s) or 1.0
-    holds = base_s >= HOUR_S > best_s and speedup >= LEAST_SPEEDUP
+    probability = claim.share(first.completion_s, fastest.completion_s)
+    pairs = zip(first.completion_s, fastest.completion_s, strict=True)
+    band = Band.of([a / b if b else 1.0 for a, b in pairs]) or Band(1.0, 1.0, 1.0)
     return Verdict(
-        claim=CLAIM,
-        holds=holds,
+        claim=claim.text,
+        holds=probability >= ENOUGH,
+        probability=probability,
+        runs=len(first.completion_s),
         lower_bound=best.is_lower_bound,
         fastest=best.first.deployment,
-        speedup=speedup,
+        speedup=_ratio(base_s, best_s) or 1.0,
+        speedup_p5=band.p5,
+        speedup_p95=band.p95,
         token_speed_ratio=_ratio(best.output_tokens_per_s, base.output_tokens_per_s),
         ceiling_speedup=_ratio(base_s, instant_s),
         instant_s=instant_s,

@@ -18,9 +18,12 @@ from agentsim.workflow.graph import Task, build_task
 from agentsim.workflow.schema import Workflow
 
 
-def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] = ()) -> Plan:
+def compile_plan(
+    workflow: Workflow, deployment: str, overrides: Sequence[str] = (), ledger: Ledger | None = None
+) -> Plan:
     """Return the plan for a workflow on a deployment (a name or a path).
 
+    `ledger` notes the data that are read; one with other values compiles what would be if they were so.
     Raises `UnknownNameError` or `SpecError` for what cannot be resolved, `InfeasibleError` for what
     does not fit, with what would.
     """
@@ -28,15 +31,15 @@ def compile_plan(workflow: Workflow, deployment: str, overrides: Sequence[str] =
         return _recorded_plan(workflow)
     name, document = catalog.deployment_document(deployment)
     document = catalog.set_by_hand(document, overrides)
-    task = build_task(workflow)
+    task, ledger = build_task(workflow), ledger or Ledger()
     kind = catalog.kind_of_document(document)
     if kind not in ("deployments", "endpoints"):
         raise SpecError(f"{document.name}: {_not_a_deployment(kind)}")
     if kind == "endpoints":
-        return _endpoint_plan(task, name, catalog.from_document(Endpoint, document, name))
+        return _endpoint_plan(task, name, catalog.from_document(Endpoint, document, name), ledger)
     from agentsim.compile_engines import engine_plan  # an endpoint needs none of its schemas
 
-    return engine_plan(task, name, document)
+    return engine_plan(task, name, document, ledger)
 
 
 def _recorded_plan(workflow: Workflow) -> Plan:
@@ -53,8 +56,7 @@ def _recorded_plan(workflow: Workflow) -> Plan:
     )
 
 
-def _endpoint_plan(task: Task, name: str, endpoint: Endpoint) -> Plan:
-    ledger = Ledger()
+def _endpoint_plan(task: Task, name: str, endpoint: Endpoint, ledger: Ledger) -> Plan:
     cost = plugins.load("backends", "endpoint")(endpoint, ledger)
     prices = endpoint.prices
     return Plan(

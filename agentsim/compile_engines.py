@@ -21,10 +21,10 @@ from agentsim.yaml_file import Document
 MAX_REPLICAS = 10_000
 
 
-def engine_plan(task: Task, name: str, document: Document) -> Plan:
+def engine_plan(task: Task, name: str, document: Document, ledger: Ledger) -> Plan:
     """Return the plan of a task on a deployment of engines. Raises as `compile.compile_plan` does."""
     deployment = catalog.from_document(Deployment, document, name)
-    compiler = _EngineCompiler(deployment, os.path.dirname(document.name))
+    compiler = _EngineCompiler(deployment, os.path.dirname(document.name), ledger)
     pattern = plugins.load("coexec", deployment.pattern)(compiler.parts())
     routing = routing_of(deployment, compiler.ledger)
     return Plan(
@@ -48,9 +48,8 @@ def engine_plan(task: Task, name: str, document: Document) -> Plan:
 class _EngineCompiler:
     """Resolves the engines of one deployment and remembers the sources."""
 
-    def __init__(self, deployment: Deployment, near: str) -> None:
-        self.deployment, self.near = deployment, near
-        self.ledger = Ledger()
+    def __init__(self, deployment: Deployment, near: str, ledger: Ledger) -> None:
+        self.deployment, self.near, self.ledger = deployment, near, ledger
         self.models = {deployment.model: catalog.load(Model, deployment.model, near)}
         self.chips: list[tuple[Chip, int]] = []
         self.pace_sigma = 0.0
@@ -62,7 +61,9 @@ class _EngineCompiler:
         return PatternParts(self.deployment, engines, drafters, self.ledger)
 
     def _engine(self, engine: Engine) -> EngineParts:
-        chip = catalog.load(Chip, engine.hardware, self.near)
+        chip, estimate = catalog.load(Chip, engine.hardware, self.near), engine.chips_estimate
+        if estimate is not None and estimate.value == engine.chips:
+            engine = engine.model_copy(update={"chips": self.ledger.take(estimate)})
         self.chips.append((chip, engine.chips))
         if engine.chips < 1:
             raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")

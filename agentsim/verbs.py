@@ -100,11 +100,20 @@ def exporter(export: str, output: str | None) -> Callable[[Result], list[str]]:
 
 def plans(workflow: str, deployments: Sequence[str], overrides: Sequence[str]) -> list[Plan]:
     """Compile one workflow file for each deployment; `deployment.x=…` overrides go to those."""
-    theirs = [o.removeprefix(catalog.DEPLOYMENT) for o in overrides if o.startswith(catalog.DEPLOYMENT)]
-    task = load_workflow(workflow, [o for o in overrides if not o.startswith(catalog.DEPLOYMENT)])
+    task, theirs = workflow_of(workflow, overrides), deployment_overrides(overrides)
     compiled = {name: compile_plan(task, name, theirs) for name in deployments}
     changed = tuple(overrides)
     return [replace(plan, overrides=changed, asked_for=name) for name, plan in compiled.items()]
+
+
+def workflow_of(path: str, overrides: Sequence[str]) -> Workflow:
+    """Return the workflow of a file, with those overrides applied that are its own."""
+    return load_workflow(path, [o for o in overrides if not o.startswith(catalog.DEPLOYMENT)])
+
+
+def deployment_overrides(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that are the deployments', as their files' paths."""
+    return [o.removeprefix(catalog.DEPLOYMENT) for o in overrides if o.startswith(catalog.DEPLOYMENT)]
 
 
 def compare_deployments(
@@ -117,12 +126,17 @@ def compare_deployments(
     """Run a workflow file on several deployments over the same seeds."""
     from agentsim.compare import compare
 
+    check_deployments(deployments)
+    return compare(plans(workflow, deployments, overrides), simulate, seeds, step)
+
+
+def check_deployments(deployments: Sequence[str]) -> None:
+    """Refuse less than two deployments to compare, and one that is given twice."""
     if len(deployments) < 2:
         raise InputError("compare: give --on at least twice; the first is the base of the comparison")
     twice = [name for name, count in Counter(deployments).items() if count > 1]
     if twice:
         raise InputError(f"compare: --on {twice[0]} is given twice")
-    return compare(plans(workflow, deployments, overrides), simulate, seeds, step)
 
 
 def validate_file(path: str) -> str:

@@ -10,7 +10,7 @@ from agentsim.fleet.objective import parse_objective
 from agentsim.fleet.outcome import Fleet, alone, fleet_of, run_traffic
 from agentsim.fleet.traffic import Traffic
 from agentsim.sim.recorder import Detail
-from agentsim.verbs import output_files, outputs, plans
+from agentsim.verbs import exporter, output_files, outputs, plans
 
 Step = Callable[[], None]
 
@@ -22,8 +22,10 @@ def run_fleet(
     seeds: Sequence[int],
     slo: str | None = None,
     overrides: Sequence[str] = (),
-    output_dir: str | None = None,
     step: Step = lambda: None,
+    output_dir: str | None = None,
+    export: str = "result",
+    output: str | None = None,
 ) -> tuple[Fleet, list[str]]:
     """Run many agents of a workflow file over the seeds; return what came of them and the files written.
 
@@ -31,12 +33,14 @@ def run_fleet(
     """
     objective = parse_objective(slo) if slo else None
     plan = plans(workflow, [deployment], overrides)[0]
+    write_export = exporter(export, output)
+    detail: Detail = "summary" if output_dir is output is None else "full"
     with outputs(output_dir) as write:
-        detail: Detail = "summary" if write is None else "full"
         single = alone(plan, seeds[0])
         results = [run_traffic(plan, traffic, seed, detail, step) for seed in seeds]
         fleet = fleet_of(plan, traffic, results, single, objective)
-        written = write(_files(fleet)) if write is not None else []
+        written = write_export(fleet.summary.first)
+        written += write(_files(fleet)) if write is not None else []
     return fleet, written
 
 

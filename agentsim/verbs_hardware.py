@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentsim.anchor_measures import Runs
@@ -34,7 +34,7 @@ from agentsim.specs.anchor import load_anchors
 from agentsim.specs.deployment import Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
-from agentsim.specs.sourced import Ledger
+from agentsim.specs.sourced import Datum, Ledger
 from agentsim.units import MICROSECOND_S, parse_tokens
 
 if TYPE_CHECKING:
@@ -202,13 +202,14 @@ def _at_end(parts: EngineParts, end: str) -> EngineParts:
 
 
 def _with_facts(parts: EngineParts, values: dict[str, Any]) -> EngineParts:
-    assert parts.chip.lpu is not None, "checked when the step was scheduled"
-    changed = {
-        name: replace(getattr(parts.chip.lpu, name), value=value, range=None)
-        for name, value in values.items()
-    }
-    lpu = parts.chip.lpu.model_copy(update=changed)
-    return parts._replace(chip=parts.chip.model_copy(update={"lpu": lpu}), ledger=Ledger())
+    facts = parts.chip.lpu
+    assert facts is not None, "checked when the step was scheduled"
+    changed, before = {getattr(facts, name).name: value for name, value in values.items()}, parts.ledger
+
+    def value(datum: Datum[Any]) -> Any:
+        return changed[datum.name] if datum.name in changed else before.value(datum)
+
+    return parts._replace(ledger=Ledger(value))
 
 
 def _shares(parts: EngineParts, context: int) -> Shares:

@@ -152,7 +152,7 @@ def import_folder(
         output = os.path.join(folder, f"{_free_name(session.name, names)}.yaml")
         try:
             _write(session, output, path, how.force)
-        except InputError as bad:
+        except (InputError, OutputError) as bad:
             walk.pass_over(session.name, str(bad).split(": ", 1)[-1])
             continue
         walk.written = walk.written or output

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsim.errors import InputError
+from agentsim.pool import cores
 from agentsim.sweep.columns import BY_NAME, metric_named
 from agentsim.sweep.effects import SCHEMA, Reading, read_rows
 from agentsim.sweep.load import Sweep, load_sweep
@@ -62,11 +63,6 @@ def place_of(workers: int | None, dask: str | None) -> Place:
             raise InputError("sweep: give --workers or --dask; a cluster has workers of its own")
         return Place("dask", dask)
     return Place("local", str(workers or cores()))
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def open_sweep(

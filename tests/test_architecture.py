@@ -19,10 +19,12 @@ TREES = {file: ast.parse(file.read_text("utf-8")) for file in FILES}
 RANKS = (
     ("units", "errors", "yaml_file", "plugins", "seeds", "fields"),
     ("workflow", "specs", "result", "recorded"),
-    ("invariants", "backends", "summary", "sheets", "executors"),
-    ("coexec",),
+    ("invariants", "backends", "summary", "sheets", "claims", "executors"),
+    ("coexec", "pool"),
     ("plan",),
     ("compile", "compile_engines", "sim"),
+    ("variation",),
+    ("uncertainty", "sensitivity", "levers"),
     (
         "compare",
         "exports",
@@ -34,10 +36,11 @@ RANKS = (
         "anchor_measures",
         "fleet",
     ),
-    ("sweep", "report"),
+    ("sweep", "report", "population"),
     (
         "terminal",
         "verbs",
+        "verbs_answers",
         "verbs_fleet",
         "verbs_hardware",
         "verbs_logs",
@@ -53,6 +56,8 @@ OPEN_TO_ALL = {"errors", "units"}
 WITHIN_A_RANK = {
     ("compile", "compile_engines"),
     ("__main__", "cli"),
+    ("verbs_answers", "verbs"),
+    ("verbs_answers", "verbs_logs"),
     ("anchor_measures", "bench"),
     ("anchors", "anchor_measures"),
     ("anchors", "bench"),

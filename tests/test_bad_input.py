@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 GENERATE = "  - generate: {tokens: 5}\n"
 NESTED = "agents: [{name: a, steps: [{"
 LONG = "name: t\nsteps:\n  - repeat: {times: 2000, steps: [{generate: {tokens: 10}}]}\n"
+PAIR = "--on coding-tool --on endpoint-100"
 Setup = str | bytes | Callable[[Path], object]
 
 
@@ -484,6 +485,40 @@ COMMANDS = [
     ),
     bad_command(
         "a deployment given twice", "compare w.yaml --on 8xb200 --on 8xb200", "--on 8xb200 is given twice"
+    ),
+    bad_command("a claim of nothing", "claim 'much faster' w.yaml", "'much faster' is not", '"4x"'),
+    bad_command("a claim of no factor", "claim 0x w.yaml", "'0x': a factor lies over 0"),
+    bad_command("a claim that goes up", "claim 'minutes to hours' w.yaml", "hours are no less than minutes"),
+    bad_command("a limit without a unit", "claim 'under 5' w.yaml", "claim: '5' has no unit", "'18 s'"),
+    bad_command("a claim without a workflow", "claim 4x", "WORKFLOW"),
+    bad_command("a claim for one deployment", "claim 4x w.yaml --on lpx", "give --on twice"),
+    bad_command("a claim against itself", "claim 4x w.yaml --on lpx --on lpx", "give --on twice"),
+    bad_command("what moves three", "sensitivity w.yaml --on lpx --on lpx-aa --on 8xb200", "once, or twice"),
+    bad_command("what moves one against itself", "sensitivity w.yaml --on lpx --on lpx", "given twice"),
+    bad_command(
+        "draws below none", f"compare w.yaml {PAIR} --uncertainty -1", "--uncertainty", "or equal to 0"
+    ),
+    bad_command(
+        "draws for sessions", f"compare . {PAIR} --uncertainty 9", "--uncertainty draws for a workflow"
+    ),
+    bad_command(
+        "idle waits of a workflow", f"compare w.yaml {PAIR} --idle-over '5 min'", "for recorded sessions"
+    ),
+    bad_command(
+        "idle waits without a unit", f"compare . {PAIR} --idle-over 5", "--idle-over: '5' has no unit"
+    ),
+    bad_command("a field of sessions", f"compare . {PAIR} --set name=x", "have no fields to --set"),
+    bad_command("a folder without sessions", f"compare . {PAIR}", ".: no session in it (1 not a log"),
+    bad_command("sessions that are not there", f"compare w.json {PAIR}", "w.json: no such file"),
+    bad_command(
+        "a range shorter than its value",
+        "run w.yaml --on d.yaml",
+        "d.yaml:",
+        "as many numbers as the value",
+        d="title: t\nfixed: {basis: unknown, why: x}\nper_uncached_token: {basis: unknown, why: x}\n"
+        "per_cached_token: {basis: unknown, why: x}\ndecode_speed:\n  basis: assumed\n  why: x\n"
+        "  value: [{context_tokens: 1k, speed: 9 tok/s}, {context_tokens: 9k, speed: 8 tok/s}]\n"
+        "  range: [9 tok/s, 9 tok/s]\n",
     ),
     bad_command("recorded durations of no session", "bench aa --on recorded", "only run and compare take it"),
     bad_command(

@@ -304,6 +304,15 @@ def test_the_starter_is_written_and_runs(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["task.yaml"]
 
 
+def test_the_format_of_a_log_may_be_named_by_format_too():
+    assert printed("import", LOG, "--format", "weka") == printed("import", LOG, "--from", "weka")
+    assert data("observe", LOG, "--format", "weka") == data("observe", LOG)
+    code, out, err = invoke("observe", LOG, "--format", "wekka")
+    assert (code, out) == (2, "")
+    assert "did you mean 'weka'?" in err
+    assert "Of the output: table, json. Of logs: " in err
+
+
 def test_an_import_tells_the_observed_time_and_writes_a_workflow_that_runs(tmp_path):
     path = str(tmp_path / "session.yaml")
     found = data("import", LOG, "-o", path)

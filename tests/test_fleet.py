@@ -501,7 +501,7 @@ def test_an_endpoint_carries_a_fleet_whose_chips_nobody_knows():
 
 
 def test_capacity_prints_its_answer_first_and_every_point_that_it_tried():
-    arguments = ("capacity", SHORT, "--on", SERVER, "--slo", "task=28s")
+    arguments = ("capacity", SHORT, "--on", SERVER, "--slo", "task=32s")
     found = data(*arguments)
     loads = [point["load"] for point in found["points"]]
     assert loads == sorted(loads)

@@ -592,6 +592,9 @@ IDLE = {
 }
 
 
+PARTS_OF_CASES = 8  # so that several cores share them
+
+
 @pytest.fixture(scope="module")
 def folder_of_specs(tmp_path_factory):
     """A copy of the catalog that a test may change."""
@@ -601,12 +604,13 @@ def folder_of_specs(tmp_path_factory):
     return copy
 
 
-def test_every_datum_that_a_run_lists_moves_its_figures(folder_of_specs, monkeypatch):
-    real = catalog.folder
-    before = {name: outcome(name) for name in {name for case in CASES for name in case[3]}}
+@pytest.mark.parametrize("part", range(PARTS_OF_CASES))
+def test_every_datum_that_a_run_lists_moves_its_figures(part, folder_of_specs, monkeypatch):
+    real, cases = catalog.folder, CASES[part::PARTS_OF_CASES]
+    before = {name: outcome(name) for name in {name for case in cases for name in case[3]}}
     monkeypatch.setattr(catalog, "folder", lambda kind: str(folder_of_specs / kind))
     dead = []
-    for kind, spec, path, deployments in CASES:
+    for kind, spec, path, deployments in cases:
         original = Path(real(kind)) / f"{spec}.yaml"
         data = deepcopy(yaml_file.read(str(original), SpecError).data)
         at(data, path[:-1])[path[-1]] = doubled(at(data, path))

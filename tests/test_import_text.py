@@ -7,7 +7,7 @@ import re
 
 import pytest
 from importer_checks import BASE_S, DATA, checked
-from test_import_limits import LOGS_OF, SESSION, rows_in
+from test_import_limits import LOGS_OF, OWN, SESSION, rows_in
 
 from agentsim import plugins, yaml_file
 from agentsim.errors import ImportFormatError
@@ -17,7 +17,7 @@ from agentsim.importers.base import TextAware, sessions_of
 from agentsim.verbs_logs import Reading, import_session
 from agentsim.workflow.load import check_document
 
-WITHOUT_TEXT = {"agentic_mooncake", "llmservingsim", "sessions", "tracelab", "weka"}
+WITHOUT_TEXT = {"agentic_mooncake", "llmservingsim", "sessions", "tracelab", "weka", *OWN}
 MARKER = "planted {} words that nobody should ever see outside of this log"
 HOLDERS = ("content", "text", "input", "output", "arguments", "args", "action", "observation", "response",
            "thought", "message", "value", "prompt", "text_input", "stringValue", "command", "query",
@@ -111,7 +111,7 @@ def read_or_refused(importer, log):
         return []
 
 
-@pytest.mark.parametrize("name", sorted(LOGS_OF))
+@pytest.mark.parametrize("name", sorted(LOGS_OF.keys() - OWN))
 def test_without_being_asked_no_sentence_of_a_log_leaves_it(name, tmp_path):
     made = {path.name: path.read_text("utf-8") for path in LOGS_OF[name]}
     made |= {"spoken.json": json.dumps(SPOKEN[name])} if name in SPOKEN else {}

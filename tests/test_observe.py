@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
@@ -12,16 +13,16 @@ import pytest
 
 from agentsim import verbs_logs, yaml_file
 from agentsim.compile import compile_plan
-from agentsim.errors import ImportFormatError, InputError
+from agentsim.errors import ImportFormatError, InputError, OutputError
 from agentsim.importers._build import workflow_document
 from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._observe import observe
-from agentsim.importers.base import importer_of
+from agentsim.importers.base import importer_of, telling_bytes
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.result import Part
 from agentsim.sim.engine import simulate
 from agentsim.terminal.console import show_list
-from agentsim.verbs_logs import import_folder, import_session, recorded_at, total_of
+from agentsim.verbs_logs import Reading, import_folder, import_session, recorded_at, total_of
 from agentsim.workflow.load import check_document
 
 DATA = Path(__file__).parent / "data"
@@ -193,6 +194,35 @@ def test_a_long_workflow_is_checked_in_parts_and_written_whole(name, tmp_path, m
     import_session(str(DATA / name), output)
     assert Path(output).read_text() == Path(whole).read_text()
     check_document(yaml_file.read(output))
+
+
+def test_an_edited_workflow_is_only_written_over_when_that_is_said(tmp_path):
+    log, output = str(DATA / "claude_code_plain.jsonl"), tmp_path / "s.yaml"
+    import_session(log, str(output))
+    first = output.read_text()
+    import_session(str(DATA / "pi_plain.jsonl"), str(output))  # nobody edited it: it is replaced
+    assert output.read_text() != first
+    output.write_text(first.replace("tokens: 20", "tokens: 21", 1))
+    edited = output.read_text()
+    assert edited != first
+    with pytest.raises(OutputError, match=r"s\.yaml: was edited since it was imported; --force"):
+        import_session(log, str(output))
+    assert output.read_text() == edited
+    import_session(log, str(output), Reading(force=True))
+    assert output.read_text() == first
+
+
+def test_a_large_file_tells_how_much_of_it_was_read(tmp_path, monkeypatch):
+    log, told = DATA / "codex_plain.jsonl", []
+    monkeypatch.setattr(verbs_logs, "LARGE_BYTES", 100)
+    assert verbs_logs.steps_at(str(log)) == log.stat().st_size
+    packed = tmp_path / "c.jsonl.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    for path in (log, packed):
+        told.clear()
+        with telling_bytes(told.append):
+            assert list(recorded_at(str(path), Walk()))
+        assert sum(told) == path.stat().st_size
 
 
 def test_what_cannot_be_a_workflow_is_an_error_that_names_the_log(tmp_path, monkeypatch):

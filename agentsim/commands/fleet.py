@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentsim.commands.options import Bounds, Format, Output, Overrides, Seed, WorkflowPath
+from agentsim.commands.options import Bounds, Format, Output, Overrides, Seed, WorkflowPath, names_of
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -16,7 +16,9 @@ app = typer.Typer(rich_markup_mode=None)
 def capacity(
     workflow: WorkflowPath,
     slo: Annotated[str, Bounds],
-    on: Annotated[str, typer.Option(help="a deployment of engines by name, or a path")] = "8xb200",
+    on: Annotated[
+        str, typer.Option(help="a deployment of engines by name, or a path", autocompletion=names_of("on"))
+    ] = "8xb200",
     share: Annotated[float, typer.Option(help="share of the tasks that must meet it")] = 0.9,
     arrival: Annotated[
         str | None, typer.Option(metavar="HOW", help="find a rate instead: poisson or uniform")

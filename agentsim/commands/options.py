@@ -33,6 +33,16 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
 WorkflowPath = Annotated[str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML)")]
 Seed = Annotated[int, typer.Option(help="seed of the first run; further runs count up from it")]
 Runs = Annotated[int, typer.Option(min=1, max=100_000, help="runs over consecutive seeds")]
+Samples = Annotated[
+    int,
+    typer.Option(
+        "--uncertainty",
+        metavar="N",
+        min=0,
+        max=100_000,
+        help="draw what is uncertain so often; 0: not at all",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="change a field first; deployment.… for the deployment"),

@@ -15,11 +15,11 @@ from agentsim.commands.options import (
     Output,
     Overrides,
     Runs,
+    Samples,
     Seed,
     WorkflowPath,
     names_of,
 )
-from agentsim.errors import InputError
 from agentsim.terminal.console import progress, show_result
 
 app = typer.Typer(rich_markup_mode=None)
@@ -58,10 +58,8 @@ def run(
 
     seeds = range(seed, seed + runs)
     if (agents, arrival, concurrency, slo) != (None,) * 4:
-        if output is not None:
-            raise InputError("-o writes the run of one agent; of a fleet, --output-dir writes all there is")
         traffic = agents, arrival, concurrency
-        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], output_dir, format_)
+        _run_fleet(workflow, on, traffic, seeds, slo, set_ or [], (output_dir, export, output), format_)
         return
     with progress("simulating", runs) as step:
         summary, written = run_task(workflow, on, seeds, set_ or [], output_dir, step, export, output)
@@ -77,7 +75,7 @@ def _run_fleet(
     seeds: range,
     slo: str | None,
     overrides: list[str],
-    output_dir: str | None,
+    files: tuple[str | None, str, str | None],
     format_: Format,
 ) -> None:
     from agentsim.fleet.traffic import traffic_of
@@ -86,7 +84,7 @@ def _run_fleet(
 
     traffic = traffic_of(*asked)
     with progress("simulating", traffic.agents * len(seeds)) as step:
-        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, output_dir, step)
+        fleet, written = run_fleet(workflow, on, traffic, seeds, slo, overrides, step, *files)
     show_result(
         format_ is Format.json, fleet.to_json, lambda width: fleet_screen(fleet, width, workflow, written)
     )
@@ -94,7 +92,9 @@ def _run_fleet(
 
 @app.command()
 def compare(
-    workflow: WorkflowPath,
+    workflow: Annotated[
+        str, typer.Argument(metavar="WORKFLOW", help="a workflow file (YAML), a log, or a folder of logs")
+    ],
     on: Annotated[
         list[str],
         typer.Option(
@@ -103,16 +103,23 @@ def compare(
     ],
     seed: Seed = 0,
     runs: Runs = 20,
+    uncertainty: Samples = 0,
+    idle_over: Annotated[
+        str | None, typer.Option(help="logs: longer waits that they do not explain are a person's")
+    ] = None,
     set_: Overrides = None,
     format_: Output = Format.table,
 ) -> None:
-    """Compare deployments on one workflow, and judge "hours become minutes".
+    """Compare deployments on a workflow or on recorded sessions, and judge "hours become minutes".
+
+    --uncertainty N draws what is only assumed or calibrated N times within its range, and prints bands.
+    Of recorded sessions the distribution is shown; --runs is for workflows.
 
     agentsim compare workflows/coding-agent.yaml --on coding-tool --on 8xb200 --on lpx-aa
     """
-    from agentsim.terminal.compare import compare_screen
-    from agentsim.verbs import compare_deployments
+    from agentsim.terminal.population import compared_screen
+    from agentsim.verbs_answers import compare_any
 
-    with progress("simulating", runs * (len(on) + 1)) as step:
-        comparison = compare_deployments(workflow, on, range(seed, seed + runs), set_ or [], step)
-    show_result(format_ is Format.json, comparison.to_json, lambda width: compare_screen(comparison, width))
+    seeds = range(seed, seed + runs)
+    found = compare_any(workflow, on, seeds, set_ or [], uncertainty, idle_over, progress)
+    show_result(format_ is Format.json, found.to_json, lambda width: compared_screen(found, width))

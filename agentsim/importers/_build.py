@@ -14,9 +14,10 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentsim.importers._steps import RecordedAgent, RecordedStep, lines_of
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.units import MAX_SECONDS
 
@@ -36,29 +37,34 @@ def workflow_document(session: RecordedSession) -> str:
 
     The main lane comes first in `session.lanes`; a lane whose parent is unknown counts as its child.
     """
-    main, first = session.lanes[0], next(session.lanes[0].calls, None)
-    system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
-    said = first.prompt_tokens - system if first else 0
-    start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
-    steps = _with_first_prompt(_LaneSteps(children_of(session), main, start_s).build(), said)
+    system, steps = steps_of(session)
     lines = [
         *_header(session),
         f"name: {_quoted(session.name)}",
         f"source: {_quoted(f'{session.format} log')}",
         f"context: {{system_tokens: {system}}}",
         "steps:",
-        *_lines(steps, 2),
+        *lines_of(steps, 2),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _with_first_prompt(steps: list[_Step], tokens: int) -> list[_Step]:
+def steps_of(session: RecordedSession) -> tuple[int, list[RecordedStep]]:
+    """Return the tokens of the system prompt, and the steps that a session is written as."""
+    main, first = session.lanes[0], next(session.lanes[0].calls, None)
+    system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
+    said = first.prompt_tokens - system if first else 0
+    start_s = min((lane.start_s for lane in session.lanes if lane.events), default=0.0)
+    return system, _with_first_prompt(_LaneSteps(children_of(session), main, start_s).build(), said)
+
+
+def _with_first_prompt(steps: list[RecordedStep], tokens: int) -> list[RecordedStep]:
     """Return steps whose first call has the prompt that a user began with; its text may stand there."""
     opening = next((step for step in steps if step.kind in ("user", "generate")), None)
     if opening is not None and opening.kind == "user":
         opening.fields["tokens"] = str(tokens)
         return [opening, *(step for step in steps if step is not opening)]
-    return [_Step("user", {"tokens": str(tokens)}), *steps] if tokens else steps
+    return [RecordedStep("user", {"tokens": str(tokens)}), *steps] if tokens else steps
 
 
 def _header(session: RecordedSession) -> Iterator[str]:
@@ -81,48 +87,6 @@ def children_of(session: RecordedSession) -> Children:
         parent = lane.parent if lane.parent in names else None
         children[parent or session.lanes[0].name].append(lane)
     return children
-
-
-@dataclass(slots=True)
-class _Step:
-    """A step to be written: `fields` in braces, or `text` as it is, or steps and sub-agents inside."""
-
-    kind: str
-    fields: dict[str, str] = field(default_factory=dict)
-    text: str = ""
-    branches: list[_Step] = field(default_factory=list)
-    agents: list[_SubAgent] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _SubAgent:
-    """A sub-agent to be written. `head` are its fields without the steps."""
-
-    head: dict[str, str]
-    steps: list[_Step]
-
-
-def _lines(steps: Iterable[_Step], indent: int) -> Iterator[str]:
-    pad = " " * indent
-    for step in steps:
-        if step.agents:
-            yield f"{pad}- agents:"
-            for agent in step.agents:
-                yield from _agent_lines(agent, indent + 4)
-        elif step.branches:
-            yield f"{pad}- parallel:"
-            yield from _lines(step.branches, indent + 4)
-        else:
-            inside = ", ".join(f"{key}: {value}" for key, value in step.fields.items())
-            yield f"{pad}- {step.kind}: {step.text or f'{{{inside}}}'}"
-
-
-def _agent_lines(agent: _SubAgent, indent: int) -> Iterator[str]:
-    pad = " " * indent
-    for index, (key, value) in enumerate(agent.head.items()):
-        yield f"{pad}{'  ' if index else '- '}{key}: {value}"
-    yield f"{pad}  steps:" if agent.steps else f"{pad}  steps: []"
-    yield from _lines(agent.steps, indent + 4)
 
 
 def _quoted(text: str) -> str:
@@ -276,10 +240,10 @@ class _LaneSteps:
 
     def __init__(self, children: Children, lane: RecordedLane, start_s: float) -> None:
         self.children, self.lane, self.now_s = children, lane, start_s
-        self.steps: list[_Step] = []
+        self.steps: list[RecordedStep] = []
         self.running: dict[str, float] = {}
 
-    def build(self) -> list[_Step]:
+    def build(self) -> list[RecordedStep]:
         for gap in gaps_of(self.lane, self.children):
             if gap.before is not None:
                 self._generate(gap.before)
@@ -299,7 +263,7 @@ class _LaneSteps:
             fields["ttft"] = _seconds(call.ttft_s)
         if call.text:
             fields["text"] = _text_of(call.text)
-        self.steps.append(_Step("generate", fields))
+        self.steps.append(RecordedStep("generate", fields))
         self.now_s = max(self.now_s, call.end_s)
 
     def _gap(self, gap: _Gap) -> None:
@@ -318,35 +282,39 @@ class _LaneSteps:
         if gap.after is not None:
             self._idle(gap.after.start_s)
         if gap.after is not None and gap.after.said:
-            self.steps.append(_Step("user", {"tokens": "0", "text": _text_of(gap.after.said)}))
+            self.steps.append(RecordedStep("user", {"tokens": "0", "text": _text_of(gap.after.said)}))
         if gap.growth_tokens:
             self._grow(first, gap.growth_tokens)
 
     def _compaction(self, compaction: RecordedCompaction) -> None:
         fields = {"summary_tokens": str(compaction.summary_tokens)}
-        self.steps.append(_Step("compact", fields | {"time": _seconds(compaction.duration_s)}))
+        self.steps.append(RecordedStep("compact", fields | {"time": _seconds(compaction.duration_s)}))
         self.now_s = max(self.now_s, compaction.end_s)
 
     def _idle(self, until_s: float) -> None:
         """Let the time pass that nothing in the record fills."""
         if until_s > self.now_s + 1e-3:
-            self.steps += [_Step("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)]
+            self.steps += [
+                RecordedStep("call", {"tool": IDLE, "time": t}) for t in _times(self.now_s, until_s)
+            ]
             self.now_s = until_s
 
     def _agents(self, group: _Group) -> None:
         self.now_s = max(self.now_s, group.start_s)
         lanes = sorted(group.foreground + group.background, key=lambda lane: lane.start_s)
-        self.steps.append(_Step("agents", agents=[self._sub_agent(x, x in group.background) for x in lanes]))
+        self.steps.append(
+            RecordedStep("agents", agents=[self._sub_agent(x, x in group.background) for x in lanes])
+        )
         self.now_s = max(self.now_s, group.awaited_s)
 
-    def _sub_agent(self, lane: RecordedLane, background: bool) -> _SubAgent:
+    def _sub_agent(self, lane: RecordedLane, background: bool) -> RecordedAgent:
         """Return a sub-agent; how its first prompt divides into system and task is not recorded."""
         tokens = next((str(call.prompt_tokens) for call in lane.calls), "0")
         head = {"name": _quoted(lane.name), "context": "fresh", "system_tokens": "0", "task_tokens": tokens}
         if background:
             head["background"] = "true"
             self.running[lane.name] = _end_s(lane, self.children)
-        return _SubAgent(head, _LaneSteps(self.children, lane, self.now_s).build())
+        return RecordedAgent(head, _LaneSteps(self.children, lane, self.now_s).build())
 
     def _waits(self, stretch: list[_Piece]) -> None:
         """Write waits that overlap: side by side, or one after another where a human is among them."""
@@ -356,13 +324,14 @@ class _LaneSteps:
                 self._join([name for name, end_s in self.running.items() if _ends_with(pieces[0], end_s)])
             since_s = max(self.now_s, stretch[0].start_s)
             steps = [step for piece in pieces for step in _wait(piece, since_s)]
-            self.steps += [_Step("parallel", branches=steps)] if parallel else steps
+            self.steps += [RecordedStep("parallel", branches=steps)] if parallel else steps
             self.now_s = max([self.now_s, *(piece.end_s for piece in pieces)])
 
     def _join(self, names: list[str]) -> None:
         """Wait for background sub-agents; the record's time is then that of the last one's end."""
         if names:
-            self.steps.append(_Step("join", text=f"[{', '.join(map(_quoted, names))}]"))
+            quoted = [_quoted(name) for name in names]
+            self.steps.append(RecordedStep("join", text=f"[{', '.join(quoted)}]", names=quoted))
             self.now_s = max(self.now_s, *(self.running.pop(name) for name in names))
 
     def _grow(self, first: int, tokens: int) -> None:
@@ -378,18 +347,18 @@ class _LaneSteps:
         elif since and since[-1].kind == "user":
             since[-1].fields["tokens"] = str(tokens)
         else:
-            self.steps.append(_Step("user", {"tokens": str(tokens)}))
+            self.steps.append(RecordedStep("user", {"tokens": str(tokens)}))
 
 
-def _wait(piece: _Piece, start_s: float) -> Iterator[_Step]:
+def _wait(piece: _Piece, start_s: float) -> Iterator[RecordedStep]:
     name, wait = _quoted(piece.wait.name), piece.wait
     told = {"text": wait.text, "result_text": wait.result_text} if piece.start_s == wait.start_s else {}
     texts = {key: _text_of(text) for key, text in told.items() if text}
     for time in _times(start_s, piece.end_s):
         if piece.wait.kind == "human":
-            yield _Step("think", text=time)
+            yield RecordedStep("think", text=time)
         else:
-            yield _Step("call", {"tool": name, "time": time} | texts)
+            yield RecordedStep("call", {"tool": name, "time": time} | texts)
             texts = {}
 
 

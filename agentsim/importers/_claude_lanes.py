@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import accumulate
 
 from agentsim.importers._rows import (
     LONGEST_CALL_S,
@@ -119,17 +121,22 @@ def _lane(name: str, log: LaneLog, calls: list[Call], uses: Mapping[str, ToolUse
         until_s = max((wait.end_s for wait in waits), default=call.start_s)
         marks += _call_marks(call, until_s)
     lane.events += _between(sorted(marks), log, name == MAIN, odd)
-    for at_s in sorted(resumed) if name == MAIN else ():
-        lane.events += _closed(lane.events, at_s)
+    if resumed and name == MAIN:
+        lane.events += list(_closed(lane.events, sorted(resumed)))
     return lane
 
 
-def _closed(events: Sequence[RecordedEvent], at_s: float) -> Iterator[RecordedEvent]:
-    """Yield the time before a resume at `at_s` of which nothing is told: nobody was at work for sure."""
-    since_s = max((e.end_s for e in events if e.end_s < at_s), default=at_s)
-    until_s = min((e.start_s for e in events if e.end_s >= at_s), default=at_s)
-    if until_s > since_s + SLACK_S:
-        yield RecordedWait(since_s, until_s - since_s, "human", CLOSED, timing="inferred")
+def _closed(events: Sequence[RecordedEvent], resumes_s: Sequence[float]) -> Iterator[RecordedEvent]:
+    """Yield the time before each resume of which nothing is told: nobody was at work for sure."""
+    spans = sorted((event.end_s, event.start_s) for event in events)
+    ends_s = [end_s for end_s, _ in spans]
+    earliest_s = list(accumulate((start_s for _, start_s in reversed(spans)), min))  # of the last n to end
+    for at_s in resumes_s:
+        before = bisect_left(ends_s, at_s)
+        since_s = ends_s[before - 1] if before else at_s
+        until_s = earliest_s[len(spans) - before - 1] if before < len(spans) else at_s
+        if until_s > since_s + SLACK_S:
+            yield RecordedWait(since_s, until_s - since_s, "human", CLOSED, timing="inferred")
 
 
 def _answered(call: Call, uses: Mapping[str, ToolUse]) -> Iterator[ToolUse]:

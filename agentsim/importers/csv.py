@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._events import UNUSABLE, Events
-from agentsim.importers._values import seconds
+from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.importers.base import lines_of
 from agentsim.recorded import RecordedSession
 
@@ -34,7 +34,7 @@ class Csv:
             raise ImportFormatError(f"{path}:1: the columns are not those of agentsim's events")
         try:
             for row in csv.DictReader(lines, header, restkey="more", restval=""):
-                start_s, end_s = seconds(row["start_s"]), seconds(row["end_s"])
+                start_s, end_s = (seconds(row[key], longest_s=FURTHEST_S) for key in ("start_s", "end_s"))
                 events.add(row["task"], start_s, end_s, row)
         except csv.Error:
             events.odd[UNUSABLE] += 1

@@ -9,7 +9,7 @@ from typing import Any
 from agentsim.errors import ImportFormatError
 from agentsim.importers._events import Events
 from agentsim.importers._json_values import json_values, text
-from agentsim.importers._values import seconds
+from agentsim.importers._values import FURTHEST_S, seconds
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
 
@@ -41,7 +41,8 @@ class Perfetto:
 
 
 def _add(events: Events, item: dict[str, Any], facts: dict[str, Any]) -> None:
-    start_s, length_s = seconds(item.get("ts"), _PER_S), seconds(item.get("dur"), _PER_S)
+    start_s = seconds(item.get("ts"), _PER_S, FURTHEST_S)
+    length_s = seconds(item.get("dur"), _PER_S)
     end_s = None if start_s is None or length_s is None else start_s + length_s
     events.add(text(item.get("pid")), start_s, end_s, {**facts, "name": item.get("name")})
 

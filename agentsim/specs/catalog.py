@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentsim import yaml_file
 from agentsim.errors import SpecError, suggestion, unknown_name
@@ -75,8 +75,14 @@ def from_document(kind: type[S], document: yaml_file.Document, name: str) -> S:
     spec = yaml_file.validate(kind, document, SpecError)
     sources: dict[str, str] = getattr(spec, "sources", {})
     for path, datum in data_of(spec):
-        datum.named(".".join((name, *path)), sources)
+        datum.named(".".join((name, *path)), sources, _range_as_written(document.data, path))
     return spec
+
+
+def _range_as_written(data: Any, path: tuple[str, ...]) -> Any:
+    for part in path:
+        data = data[int(part)] if isinstance(data, list) else data.get(part, {})
+    return data.get("range") if isinstance(data, dict) else None
 
 
 def document(kind: str, name: str) -> yaml_file.Document:

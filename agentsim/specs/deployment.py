@@ -51,6 +51,10 @@ class Engine(Strict):
     ] = None
     hardware: str
     chips: Count = 1
+    chips_estimate: Annotated[
+        Datum[PositiveCount] | None,
+        Field(description="where nobody has said how many chips; it holds as long as `chips` is its value"),
+    ] = None
     precision: PrecisionChoice
     software: Annotated[
         str | None, Field(description="the engine that runs on it, as in an engine profile")

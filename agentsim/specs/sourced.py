@@ -6,8 +6,8 @@ its sources and say how weak the weakest is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, model_validator
@@ -64,6 +64,8 @@ class Datum(Generic[T]):
             raise ValueError(f"basis '{self.basis}' needs a source")
         if self.range is not None and not _lies_in(self.value, *self.range):
             raise ValueError("the value must lie in its range, which goes from the least to the most")
+        if self.range is not None and not _are_alike(self.value, *self.range):
+            raise ValueError("the ends of a range have as many numbers as the value")
 
     @property
     def name(self) -> str:
@@ -75,10 +77,22 @@ class Datum(Generic[T]):
         """The source in full; for an assumed value, why."""
         return str(self.__dict__.get("_source_text") or self.source or self.why or "")
 
-    def named(self, name: str, sources: dict[str, str]) -> None:
-        """Give the datum its place and the text of its source; called once, when its file is loaded."""
+    @property
+    def range_text(self) -> str:
+        """What the value may be instead, as its file writes it: `1 ms to 70 ms`, `±8 %`."""
+        written = self.__dict__.get("_written") or self.range
+        if written:
+            return " to ".join(str(end[0] if isinstance(end, list | tuple) else end) for end in written)
+        return f"±{100 * self.spread:.2g} %" if self.spread else ""
+
+    def named(self, name: str, sources: dict[str, str], written: Any = None) -> None:
+        """Give the datum its place, the text of its source, and its range as `written` in its file.
+
+        Called once, when the file is loaded.
+        """
         self.__dict__["_name"] = name
         self.__dict__["_source_text"] = sources.get(self.source, self.source)
+        self.__dict__["_written"] = written
 
 
 def _lies_in(value: Any, least: Any, most: Any) -> bool:
@@ -88,6 +102,11 @@ def _lies_in(value: Any, least: Any, most: Any) -> bool:
     if isinstance(value, tuple):
         return all(_lies_in(*three) for three in zip(value, least, most, strict=False))
     return True
+
+
+def _are_alike(*values: Any) -> bool:
+    rows = [len(value) for value in values if isinstance(value, tuple)]
+    return len(set(rows)) <= 1
 
 
 def data_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Datum[Any]]]:
@@ -107,17 +126,27 @@ def data_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class UsedDatum:
-    """A line of a run's list of sources."""
+    """A line of a run's list of sources; `datum` is the entry itself, where it is one of the catalog's."""
 
     name: str
     basis: Basis
     source: str
+    datum: Datum[Any] | None = field(default=None, compare=False, repr=False)
+
+
+Instead = Callable[[Datum[Any]], Any]
+"""Returns the value that a known datum has in a counterfactual; the datum's own where nothing changes."""
 
 
 class Ledger:
-    """Remembers which data were read while something was compiled."""
+    """Remembers which data were read while something was compiled.
 
-    def __init__(self) -> None:
+    `instead` is the one seam for "what if this number were another": a backend that reads through the
+    ledger compiles the counterfactual and knows nothing of it.
+    """
+
+    def __init__(self, instead: Instead | None = None) -> None:
+        self._instead = instead
         self._used: dict[str, UsedDatum] = {}
         self._warnings: dict[str, None] = {}
         self._left_out: dict[str, None] = {}
@@ -131,13 +160,22 @@ class Ledger:
                 "if need be an assumed one with a range"
             )
         self._note(datum)
-        return datum.value
+        found = self.value(datum)
+        assert found is not None, "what is known stays known in a counterfactual"
+        return found
 
     def take_or_none(self, datum: Datum[T] | None) -> T | None:
         """Return the value, or None where it is unknown or not given; an unknown is noted too."""
         if datum is not None:
             self._note(datum)
-        return None if datum is None else datum.value
+        return None if datum is None else self.value(datum)
+
+    def value(self, datum: Datum[T]) -> T | None:
+        """Return the value unnoted, for whoever notes it once a result rests on it; None where unknown."""
+        if datum.value is None or self._instead is None:
+            return datum.value
+        found: T = self._instead(datum)
+        return found
 
     def warn(self, text: str) -> None:
         """Remember what a reader of the results must know of how they were made."""
@@ -162,7 +200,7 @@ class Ledger:
     def _note(self, datum: Datum[Any]) -> None:
         if datum.fitted_on is not None:
             self._fitted_on[datum.fitted_on] = None
-        self._used[datum.name] = UsedDatum(datum.name, datum.basis, datum.source_text)
+        self._used[datum.name] = UsedDatum(datum.name, datum.basis, datum.source_text, datum)
 
     def used(self) -> tuple[UsedDatum, ...]:
         """Return what was read, strongest basis first, then by name."""

@@ -8,22 +8,27 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.compare import HOUR_S, LEAST_SPEEDUP, Comparison, Verdict
+from agentsim.claims import HOUR_S, LEAST_SPEEDUP, Verdict
+from agentsim.compare import Comparison
 from agentsim.result import Part
 from agentsim.summary import Summary
+from agentsim.terminal.claim import answer_text, drawn_notes
 from agentsim.terminal.layout import grid, indented, labelled, screen
 from agentsim.terminal.run import NAMES, overrides_line, sources_line
+from agentsim.uncertainty import Uncertainty
 from agentsim.units import count_text, duration_text, time_unit
 
 Cell = Callable[[Summary], str]
 _GAP = 3
-_BOLD = ("task", "speed-up", "          p95", "token speed", "          ratio")
+Row = tuple[str, list[str]]
+UNCERTAIN, AS_IT_STANDS = "with uncertain data drawn", "as it stands"
+_BOLD = (UNCERTAIN, AS_IT_STANDS, "task", "speed-up", "          p95", "token speed", "          ratio")
 
 
 def compare_screen(comparison: Comparison, width: int) -> RenderableType:
     """Return the whole screen of a comparison; columns that do not fit side by side stand in blocks."""
     columns = comparison.columns
-    rows = list(_rows(columns))
+    rows = list(_rows(comparison))
     blocks = [indented(_table(rows, block)) for block in _blocks(rows, columns, width - 2)]
     heading = Text.assemble(
         (columns[0].first.workflow, "bold"),
@@ -31,7 +36,7 @@ def compare_screen(comparison: Comparison, width: int) -> RenderableType:
         "\n",
         (_runs(columns[0]), "dim"),
     )
-    return screen(heading, *blocks, *map(indented, _verdict(comparison)), indented(_notes(columns)))
+    return screen(heading, *blocks, *map(indented, _verdict(comparison)), indented(_notes(comparison)))
 
 
 def _runs(column: Summary) -> str:
@@ -41,16 +46,36 @@ def _runs(column: Summary) -> str:
     )
 
 
-def _rows(columns: Sequence[Summary]) -> Iterator[tuple[str, list[str]]]:
+def _rows(comparison: Comparison) -> Iterator[Row]:
     """Yield label and cells of every row, the names of the deployments first."""
+    columns, bands = comparison.columns, comparison.uncertainty
     unit, factor = time_unit(max(c.completion_s.p95 for c in columns))
     yield "", [c.first.deployment for c in columns]
+    if bands is not None:
+        yield from _bands(bands, columns, unit, factor)
     for label, cell in (
         *_headline(columns[0], unit, factor),
         *_parts(columns, unit, factor),
         *_rest(columns),
     ):
         yield label, [cell(c) for c in columns]
+
+
+def _bands(bands: Uncertainty, columns: Sequence[Summary], unit: str, factor: float) -> Iterator[Row]:
+    """Yield what nine tenths of the draws lie in, and the heading of what follows."""
+    yield UNCERTAIN, ["" for _ in columns]
+    rows = (
+        (f"task time {{}} ({unit})", bands.task_s, 1 / factor, ".1f", ""),
+        ("speed-up  {}", bands.speedup, 1.0, ".2f", "x"),
+        ("token speed {} (tok/s)", bands.tokens_per_s, 1.0, ",.0f", ""),
+    )
+    for label, by_deployment, scale, form, times in rows:
+        for end in ("p5", "p95"):
+            found = [getattr(band, end, None) for band in by_deployment.values()]
+            cells = ["-" if value is None else f"{value * scale:{form}}{times}" for value in found]
+            name = label.format(end) if end == "p5" else " " * label.index("{") + end
+            yield f"  {name}", cells
+    yield AS_IT_STANDS, ["" for _ in columns]
 
 
 def _headline(base: Summary, unit: str, factor: float) -> list[tuple[str, Cell]]:
@@ -93,7 +118,7 @@ def _times(upper: float | None, lower: float | None) -> str:
     return f"{upper / lower:.1f}x" if upper and lower else "-"
 
 
-def _blocks(rows: list[tuple[str, list[str]]], columns: Sequence[Summary], width: int) -> Iterator[range]:
+def _blocks(rows: list[Row], columns: Sequence[Summary], width: int) -> Iterator[range]:
     """Yield runs of columns that fit the width; no figure is ever cut."""
     room = width - max(len(label) for label, _ in rows)
     start, used = 0, 0
@@ -106,7 +131,7 @@ def _blocks(rows: list[tuple[str, list[str]]], columns: Sequence[Summary], width
     yield range(start, len(columns))
 
 
-def _table(rows: list[tuple[str, list[str]]], block: range) -> Table:
+def _table(rows: list[Row], block: range) -> Table:
     table = grid("left", *["right"] * len(block), padding=_GAP)
     for label, cells in rows:
         style = "bold" if not label or label.startswith(_BOLD) else ""
@@ -116,9 +141,22 @@ def _table(rows: list[tuple[str, list[str]]], block: range) -> Table:
 
 def _verdict(comparison: Comparison) -> list[RenderableType]:
     verdict, base = comparison.verdict, comparison.columns[0]
-    answer = "Yes, for this task." if verdict.holds else "Not for this task."
-    first = Text.assemble((f'"{verdict.claim.capitalize()}"?  {answer} ', "bold"), _because(verdict, base))
-    return [first, Text(_limits(comparison))]
+    claim = f'"{verdict.claim[:1].upper()}{verdict.claim[1:]}"?'
+    first = Text.assemble((f"{claim}  {answer_text(verdict)} ", "bold"), _because(verdict, base))
+    return [first, *map(Text, _chance(comparison)), Text(_limits(comparison))]
+
+
+def _chance(comparison: Comparison) -> Iterator[str]:
+    """Yield how sure the answer is, where uncertain data were drawn."""
+    bands, verdict = comparison.uncertainty, comparison.verdict
+    if bands is None or bands.probability is None or (band := bands.speedup[bands.fastest]) is None:
+        return
+    yield (
+        f"With what is uncertain drawn {bands.samples} times, the claim holds with a probability of "
+        f"{bands.probability:.0%}, and the speed-up on {verdict.fastest} is {band.p5:.2f}x to "
+        f"{band.p95:.2f}x (p5-p95); the runs' own randomness alone makes it {verdict.speedup_p5:.2f}x to "
+        f"{verdict.speedup_p95:.2f}x."
+    )
 
 
 def _because(verdict: Verdict, base: Summary) -> str:
@@ -126,20 +164,20 @@ def _because(verdict: Verdict, base: Summary) -> str:
     speed = f"{ratio:.3g}x the token speed gives " if ratio else ""
     most = "at most " if verdict.lower_bound else ""
     text = f"On {verdict.fastest}, {speed}{most}{verdict.speedup:.2g}x the task speed."
-    return text if verdict.holds else f"{text} {_missed(verdict, base)}"
+    return f"{text} {_changed(verdict, base)}"
 
 
-def _missed(verdict: Verdict, base: Summary) -> str:
-    """Say which part of the claim fails: hours to begin with, minutes in the end, or a real saving."""
+def _changed(verdict: Verdict, base: Summary) -> str:
+    """Say what a run half way becomes, and which part of the claim it fails."""
     before, after = base.completion_s.p50, base.completion_s.p50 / verdict.speedup
     if before < HOUR_S:
         return f"It takes {duration_text(before)} on {base.first.deployment}: no hours to save."
+    text = f"{duration_text(before)} become {duration_text(after)}"
     if after >= HOUR_S:
-        return f"{duration_text(before)} become {duration_text(after)}, still hours."
-    return (
-        f"{duration_text(before)} become {duration_text(after)}: less than an hour, but less than "
-        f"{LEAST_SPEEDUP:.0f}x faster."
-    )
+        return f"{text}, still hours."
+    if verdict.speedup < LEAST_SPEEDUP:
+        return f"{text}: less than an hour, but less than {LEAST_SPEEDUP:.0f}x faster."
+    return f"{text}."
 
 
 def _limits(comparison: Comparison) -> str:
@@ -155,7 +193,9 @@ def _limits(comparison: Comparison) -> str:
     return text
 
 
-def _notes(columns: Sequence[Summary]) -> Table:
+def _notes(comparison: Comparison) -> Table:
+    columns = comparison.columns
     notes = [(c.first.deployment, warning) for c in columns for warning in c.warnings]
     sources = [(c.first.deployment, sources_line(c.first)) for c in columns]
-    return labelled([*notes, *sources])
+    bands = comparison.uncertainty
+    return labelled([*notes, *sources, *(drawn_notes(bands) if bands else ())])

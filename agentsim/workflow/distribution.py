@@ -124,7 +124,7 @@ def sampler(distribution: Distribution[Any]) -> Draw:
     values = _values(distribution)
     whole = all(isinstance(value, int) for value in values)
     if distribution.constant is not None:
-        return _constant(float(distribution.constant))
+        return constant(float(distribution.constant))
     if distribution.uniform is not None:
         return _whole_uniform(*distribution.uniform) if whole else _uniform(*distribution.uniform)
     if distribution.empirical is not None:
@@ -141,7 +141,8 @@ def _values(distribution: Distribution[Any]) -> tuple[Any, ...]:
     return distribution.uniform or distribution.empirical or (distribution.constant,)
 
 
-def _constant(value: float) -> Draw:
+def constant(value: float) -> Draw:
+    """Return the draw that is always this value."""
     return lambda _uniform: value
 
 

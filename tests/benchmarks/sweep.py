@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from agentsim.pool import cores
 from agentsim.sweep.load import load_sweep
 from agentsim.sweep.run import Place, Running
-from agentsim.verbs_sweep import cores
 
 ROOT = Path(__file__).parents[2]
 SWEEP = f"""workflow: {ROOT}/workflows/support-agent.yaml

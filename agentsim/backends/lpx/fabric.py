@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import product
 from typing import Any
@@ -223,38 +224,44 @@ def build_fabric(chip: Chip, racks: int, ledger: Ledger) -> Fabric:
     if not trays or count % trays:
         raise SpecError(f"{chip.title}: {count} chips cannot be divided among {trays} trays")
     tray = count // trays
-    group = min(max((rack.chips_in_group or rack.chips).value or count, tray), count)
+    group = min(max(ledger.value(rack.chips_in_group or rack.chips) or count, tray), count)
     in_group = group // tray
-    peers = rack.peers_between_trays.value if rack.peers_between_trays else None
+    peers = ledger.value(rack.peers_between_trays) if rack.peers_between_trays else None
     share = max(1, round((in_group - 1) / peers)) if peers else 1
-    between_groups = rack.lanes_between_groups
+    groups = (rack.chips_in_group,) if rack.chips_in_group and group < count else ()
+    link = partial(_level, rack, ledger, groups)
     levels = (
-        _level("tray", tray, rack.hop_in_tray, rack.lanes_in_tray, rack),
-        _level("group", in_group, rack.hop_between_trays, rack.lanes_between_trays, rack, share=share),
-        _level("rack", count // group, rack.hop_between_groups, between_groups, rack),
-        _level("racks", racks, rack.hop_between_racks, rack.lanes_between_racks, rack, chain=True),
+        link("tray", tray, rack.hop_in_tray, rack.lanes_in_tray),
+        link("group", in_group, rack.hop_between_trays, rack.lanes_between_trays, share=share),
+        link("rack", count // group, rack.hop_between_groups, rack.lanes_between_groups),
+        link("racks", racks, rack.hop_between_racks, rack.lanes_between_racks, chain=True),
     )
     return Fabric(levels)
 
 
 def _level(
+    rack: Rack,
+    ledger: Ledger,
+    groups: tuple[Datum[int], ...],
     name: str,
     size: int,
     hop: Datum[float] | None,
     lanes: Datum[int] | None,
-    rack: Rack,
     *,
     chain: bool = False,
     share: int = 1,
 ) -> Level:
     if size == 1:  # nothing to link; the level keeps the coordinates alike
         return Level(name, 1, 0, 1.0)
-    if hop is None or hop.value is None or lanes is None or lanes.value is None:
+    if hop is None or lanes is None or None in (hop.value, lanes.value):
         raise SpecError(f"the rack's level '{name}' has {size} members, but no hop latency or lanes")
     lane = rack.lane_bandwidth
     if lane is None or lane.value is None:
         raise SpecError("the rack has no lane_bandwidth")
-    return Level(name, size, to_ps(hop.value), lanes.value * lane.value, (hop, lanes, lane), chain, share)
+    hop_s, rate = (ledger.value(datum) or 0.0 for datum in (hop, lane))
+    count = ledger.value(lanes) or 0
+    data: tuple[Datum[Any], ...] = (hop, lanes, lane, *(groups if name in ("group", "rack") else ()))
+    return Level(name, size, to_ps(hop_s), count * rate, data, chain, share)
 
 
 def check_room(chips: int, racks: int, chip: Chip) -> None:
