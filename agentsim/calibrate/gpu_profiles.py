@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from statistics import NormalDist
 
 from agentsim import yaml_file
 from agentsim.calibrate.engine_constants import FIELDS, Key
@@ -72,16 +73,27 @@ def _constants(fit: ProfileFit) -> Iterable[str]:
     priors, origin = _priors(fit.key), _origin(fit)
     for name in FIELDS:
         if name in fit.constants:
-            yield _line(name, fit.constants[name], priors[name], f"source: {_SOURCE}, {origin}")
+            span = _spread(fit) if fit.fitted else _range(name, fit.constants[name], priors[name])
+            yield _line(name, fit.constants[name], span, f"source: {_SOURCE}, {origin}")
             origin = _again(fit)
         elif name in fit.held:
             why = f"basis: assumed, why: {_quoted(priors[name].why)}"
-            yield _line(name, fit.held[name], priors[name], why)
+            yield _line(name, fit.held[name], _range(name, fit.held[name], priors[name]), why)
 
 
-def _line(name: str, value: float, prior: Datum[float], origin: str) -> str:
+def _range(name: str, value: float, prior: Datum[float]) -> str:
     low, high = prior.range or (value, value)
-    span = f"range: [{_text(name, low)}, {_text(name, high)}]"
+    return f"range: [{_text(name, low)}, {_text(name, high)}]"
+
+
+def _spread(fit: ProfileFit) -> str:
+    """As if all that TPOT is off left out of the fit (or in it, where none was) were in each constant."""
+    off = (fit.left_out or fit.errors).tpot
+    sigma = off.median / NormalDist().inv_cdf(0.75) if off else 0.0
+    return f"spread: {sigma:.2g}"
+
+
+def _line(name: str, value: float, span: str, origin: str) -> str:
     return f"{name}: {{value: {_text(name, value)}, {span}, {origin}}}"
 
 

@@ -139,7 +139,10 @@ def _sample(report: Report) -> list[tuple[str, str]]:
         return [("In sample", f"{fitted}. To judge what was left out: {again}, then --profiles FOLDER")]
     if inside:
         return [("In sample", f"{fitted}, so these errors are of a fit and not of a prediction")]
-    return [("Sample", "no engine's constants name this file among what they were fitted on")] if all_ else []
+    unnamed = (
+        "no engine's constants name a file of this name; runs copied from one that they name are in sample"
+    )
+    return [("Sample", unnamed)] if all_ else []
 
 
 def _high(report: Report) -> list[tuple[str, str]]:
