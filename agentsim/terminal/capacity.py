@@ -57,11 +57,20 @@ def _facts(found: Capacity) -> list[tuple[str, str]]:
     fleet = found.best.fleet
     return [
         ("Beyond", _beyond(found)),
-        ("Alone", f"one agent takes {duration_text(found.alone.completion_s)} (p50) with nobody beside it"),
+        *_alone(found),
         ("Cost", cost_text(fleet)),
         ("Energy", energy_line(fleet)),
         *[("Note", warning) for warning in fleet.summary.warnings],
         ("Sources", sources_line(fleet.summary.first)),
+    ]
+
+
+def _alone(found: Capacity) -> list[tuple[str, str]]:
+    """Say what one agent takes, unless the table's first row does."""
+    if any(point.load == 1 for point in found.points):
+        return []
+    return [
+        ("Alone", f"one agent takes {duration_text(found.alone.completion_s)} (p50) with nobody beside it")
     ]
 
 
