@@ -33,8 +33,8 @@ def write_report(results: Sequence[str], output: str) -> Report:
     from agentsim.report.words import missing
 
     check_target(output, MARK)
-    inputs = read(results)
     try:
+        inputs = read(results)
         text = page(inputs, version("agentsim"))
     except OverflowError:
         raise InputError(f"{', '.join(results)}: figures that are too large to be shown") from None

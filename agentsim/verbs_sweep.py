@@ -72,7 +72,7 @@ def open_sweep(
     if metric is not None:
         metric_named(metric)
     sweep = load_sweep(path)
-    running = Running(sweep, output or default_output(path), restart, only_read)
+    running = Running(sweep, default_output(path) if output is None else output, restart, only_read)
     return running, metric or sweep.metric
 
 

@@ -374,6 +374,12 @@ COMMANDS = [
     bad_command("a misspelt command", "rn w.yaml", "'rn'", "did you mean", "'run'"),
     bad_command("a misspelt calibration", "calibrate endpiont w.yaml", "'endpiont'", "'endpoint'"),
     bad_command("a missing argument", "run", "WORKFLOW"),
+    bad_command(
+        "a range set by hand",
+        "run w.yaml --set deployment.decode_speed.range=3",
+        "has no range; set its value",
+    ),
+    bad_command("no stages", "run w.yaml --on 8xb200 --set deployment.engines.main.pipeline_stages=0", "0"),
     bad_command("a missing value", "run w.yaml --on", "--on"),
     bad_command("a superfluous argument", "run w.yaml x", "(x)"),
     bad_command("an unknown format", "run w.yaml --format xml", "'xml'", "'table', 'json'"),

@@ -521,3 +521,23 @@ def test_a_range_without_sense_is_refused(first, last, steps, log, told):
 )
 def test_an_amount_is_a_number_and_its_dimension(text, found):
     assert amount(text) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"\xff\xfe",
+        b"[]",
+        b'{"point":0}',
+        b'{"point":99,"status":"ok"}',
+        b'{"point":-1,"status":"ok"}',
+    ],
+)
+def test_a_damaged_journal_is_named_with_its_line(line):
+    done()
+    journal = Path("out.csv" + JOURNAL)
+    count = journal.read_bytes().count(b"\n")
+    journal.write_bytes(journal.read_bytes() + line + b"\n")
+    with pytest.raises(InputError, match=f"out.csv{JOURNAL}:{count + 1}: damaged"):
+        done()

@@ -151,6 +151,9 @@ def kind_of_document(found: yaml_file.Document) -> str | None:
     return next((kind for mark, kind in _MARKS.items() if mark in keys), None)
 
 
+_CLAIMS = ("range", "spread", "fitted_on")
+
+
 def set_by_hand(found: yaml_file.Document, overrides: Sequence[str]) -> yaml_file.Document:
     """Return the document with `a.b=value` applied; a datum that it changes is assumed from then on."""
     found = yaml_file.with_overrides(found, overrides, SpecError, DEPLOYMENT)
@@ -159,7 +162,9 @@ def set_by_hand(found: yaml_file.Document, overrides: Sequence[str]) -> yaml_fil
         for key in yaml_file.keys_of(override.partition("=")[0]):
             if isinstance(data, dict) and "basis" in data:
                 data.update(basis="assumed", why="set on the command line", source="")
-                for claim in ("range", "spread", "fitted_on"):
+                if key in _CLAIMS:
+                    raise SpecError(f"--set {override}: what is set by hand has no {key}; set its value")
+                for claim in _CLAIMS:
                     data.pop(claim, None)
             data = (
                 data[str(key)]

@@ -71,7 +71,7 @@ class Engine(Strict):
         ),
     ] = None
     pipeline_stages: Annotated[
-        Count | None,
+        PositiveCount | None,
         Field(description="groups of layers; default: 1 on GPUs, on LPUs as few as hold the model"),
     ] = None
     attention_dp: Annotated[

@@ -68,15 +68,27 @@ class Journal:
             raise InputError(f"{self.path}: is not the journal of a sweep; choose another -o")
         self._file.seek(0)
         place = 0
-        for line in self._lines():
+        for number, line in enumerate(self._lines(), 1):
             if place == 0:
-                _same(wanted, json.loads(line)["sweep"], self.path)
+                _same(wanted, self._entry(line, number, sweep=dict)["sweep"], self.path)
             else:
-                entry = json.loads(line)
+                entry = self._entry(line, number, point=int, status=str)
                 if with_errors or entry["status"] != "error":
                     self._note(entry["point"], place)
             place += len(line)
         return place
+
+    def _entry(self, line: bytes, number: int, **needed: type) -> dict[str, Any]:
+        """Return what a line holds. Raises `InputError` where it is none that a sweep writes."""
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        known = isinstance(entry, dict) and all(type(entry.get(key)) is kind for key, kind in needed.items())
+        if not known or not 0 <= entry.get("point", 0) < len(self._places):
+            raise InputError(f"{self.path}:{number}: damaged; take --restart to begin anew, or another -o")
+        found: dict[str, Any] = entry
+        return found
 
     def _lines(self) -> Iterator[bytes]:
         """Yield whole lines; the torn end of a file is none."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agentsim.specs.harness import load_harnesses
-from agentsim.units import MILLISECOND_S
+from agentsim.units import MILLISECOND_S, to_ns
 from agentsim.validation.names import gpu_of, load_model, model_of, precision_in
 from agentsim.validation.parallelism import Parallelism, dense_parallelism, parallelism_of
 from agentsim.validation.table import Row, read_table
@@ -149,7 +149,7 @@ def run_of(row: Row) -> Run | Refusal:
 def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
     ttft_ms, tpot_ms = row.number("ttft_ms") or 0.0, row.number("tpot_ms") or 0.0
     isl, osl = row.count("isl") or 0, row.count("osl") or 0
-    if not ttft_ms or not tpot_ms:
+    if min(to_ns(ttft_ms * MILLISECOND_S), to_ns(tpot_ms * MILLISECOND_S)) < 1:
         return Refusal(row.line, "a measured time is 0")
     if isl < 1 or osl < 2:
         return Refusal(row.line, "isl must be at least 1 and osl at least 2")
