@@ -26,14 +26,24 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spread(work: Callable[[J], R], jobs: Sequence[J], step: Step) -> list[R]:
+def spread(
+    work: Callable[[J], R],
+    jobs: Sequence[J],
+    step: Step,
+    weight: Callable[[J], float] | None = None,
+    processes: int | None = None,
+) -> list[R]:
     """Return the result of every job, in order; `step` is called once for each.
 
-    An error of a job is raised here; `InfeasibleError` where a process ended under its job.
+    The heaviest jobs by `weight` go first. Default: as many processes as there are cores. An error of a
+    job is raised here; `InfeasibleError` where a process ended under its job.
     """
     run: Run = plugins.load("executors", EXECUTOR)
     found: list[Any] = [None] * len(jobs)
-    for number, result in run(_Numbered(work, tuple(jobs)), range(len(jobs)), str(cores())):
+    order: Sequence[int] = range(len(jobs))
+    if weight is not None:
+        order = sorted(order, key=lambda number: -weight(jobs[number]))
+    for number, result in run(_Numbered(work, tuple(jobs)), order, str(processes or cores())):
         if isinstance(result, Lost):
             raise InfeasibleError(f"job {number + 1} of {len(jobs)}: {result.reason}; is memory short?")
         found[number] = result

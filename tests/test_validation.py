@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_cli import data, printed
 
+from agentsim.pool import spread
 from agentsim.sim.closed_loop import closed_loop
 from agentsim.sim.server import EngineServer
 from agentsim.specs import catalog
@@ -20,7 +21,6 @@ from agentsim.validation import rows as rows_of
 from agentsim.validation.halves import fitted_lines
 from agentsim.validation.judge import Choices, Plan, octave
 from agentsim.validation.parallelism import parallelism_of
-from agentsim.validation.pool import in_parallel
 from agentsim.validation.report import Errors, quantile
 from agentsim.validation.rows import Refusal, measured, run_of
 from agentsim.validation.serving import cost_of, requests_of, serve
@@ -198,8 +198,8 @@ def test_more_users_never_lower_throughput_nor_shorten_a_step():
 def test_results_do_not_depend_on_how_many_processes_make_them():
     numbers = list(range(40))
     seen = []
-    alone = in_parallel(square, numbers, float, lambda: seen.append(1), 1)
-    assert alone == in_parallel(square, numbers, float, lambda: seen.append(1), 2) == [n * n for n in numbers]
+    alone = spread(square, numbers, lambda: seen.append(1), float, 1)
+    assert alone == spread(square, numbers, lambda: seen.append(1), float, 2) == [n * n for n in numbers]
     assert len(seen) == 2 * len(numbers)
 
 

@@ -22,14 +22,14 @@ from agentsim.calibrate.gpu_report import Off
 from agentsim.calibrate.least_squares import Array, damped, solve
 from agentsim.calibrate.steady import Point, Times, point_of
 from agentsim.errors import AgentsimError
+from agentsim.pool import spread
 from agentsim.specs import catalog
 from agentsim.specs.engine import EngineProfile
 from agentsim.specs.law import GpuLaw
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.halves import profile_of
-from agentsim.validation.pool import in_parallel
 from agentsim.validation.rows import Run
-from agentsim.validation.serving import cost_of, serve, times_of
+from agentsim.validation.serving import cost_of, serve, times_of, weight_of
 from agentsim.validation.speculation import drafter_for, speculating
 from agentsim.validation.suspects import wrong_runs
 
@@ -41,7 +41,6 @@ _SPREAD = 0.3
 _TPOT_NOISE, _TPOT_WIDE, _TTFT_WIDE = 0.06, 0.15, 0.3
 _TTFT_WEIGHT, _TTFT_MOST = 0.3, 1.5
 """TTFT counts for less: it hangs on how requests happen to arrive, and its outliers are many."""
-_TOKEN_WEIGHT = 1 / 50
 
 Variant = tuple[int, bool]
 """A run by its line, without its model's drafter or with it."""
@@ -72,7 +71,7 @@ def simulate_trial(trial: Trial) -> Simulated | None:
 
 
 def _weight(trial: Trial) -> float:
-    return trial.run.concurrency * (1 + _TOKEN_WEIGHT * trial.run.output_tokens)
+    return weight_of(trial.run)
 
 
 class Fit:
@@ -142,7 +141,7 @@ class Fit:
             Trial(self._all[line], self._costs[line, fast].at(self.constants(self._all[line])))
             for line, fast in variants
         ]
-        results = in_parallel(simulate_trial, trials, _weight, done, self.processes)
+        results = spread(simulate_trial, trials, done, _weight, self.processes)
         for variant, trial, result in zip(variants, trials, results, strict=True):
             if result is None:
                 self.refused[variant[0]] = "the engine could not run it"

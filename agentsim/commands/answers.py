@@ -19,7 +19,8 @@ def claim(
     on: Annotated[
         list[str] | None,
         typer.Option(
-            help="the slow one, then the fast one; default: coding-tool, lpx", autocompletion=names_of("on")
+            help="the slow one, then the fast one; default: coding-tool, lpx; of power 8xb200, lpx",
+            autocompletion=names_of("on"),
         ),
     ] = None,
     seed: Seed = 0,

@@ -309,11 +309,6 @@ class KvCache:
         """Bytes that running calls hold, as last counted."""
         return self.sizes.bytes(self.live_blocks, self.live_windows)
 
-    @property
-    def idle_bytes(self) -> float:
-        """Bytes kept of idle contexts, as last counted."""
-        return self.sizes.bytes(self.idle_blocks, self.idle_windows)
-
 
 def _present(leaf: Segment | None) -> tuple[Segment | None, int, bool]:
     """Return the last segment of a context in memory, where it ends, and whether none is missing."""

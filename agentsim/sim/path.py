@@ -42,6 +42,3 @@ class CriticalPath:
         self.slot_wait_ns += other.slot_wait_ns
         if self.spans is not None and other.spans is not None:
             self.spans += other.spans
-
-    def total_ns(self) -> int:
-        return sum(self.parts)

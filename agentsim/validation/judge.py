@@ -7,21 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentsim.errors import InputError
+from agentsim.pool import spread
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
 from agentsim.validation.halves import HALF, fitted_lines
-from agentsim.validation.pool import in_parallel
 from agentsim.validation.replay import Job, Replayed, replay
 from agentsim.validation.report import Judged, Refused, Report
 from agentsim.validation.rows import Pools, Refusal, Run
+from agentsim.validation.serving import weight_of
 from agentsim.validation.speculation import drafter_for, speculating
 from agentsim.validation.suspects import wrong_runs
 from agentsim.validation.table import read_table
 
 HEADINGS = ("gpu", "engine", "model", "precision", "concurrency")
 GROUP_BY = ("engine", "gpu", "precision", "class")
-TOKEN_WEIGHT = 1 / 50
-"""Cost of a simulated output token, in requests: longer outputs meet more changes of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Plan:
 
     def report(self, done: Callable[[], None] = lambda: None) -> Report:
         """Simulate everything, `done` being called once a step, and return the report."""
-        results = in_parallel(replay, self._jobs, _weight, done, self.choices.processes)
+        results = spread(replay, self._jobs, done, _weight, self.choices.processes)
         judged, refused = _judged(self._runs, self._jobs, results)
         found = self._found
         return Report(
@@ -81,8 +80,7 @@ class Plan:
 
 
 def _weight(job: Job) -> float:
-    run = job.run
-    return run.concurrency * (1 + TOKEN_WEIGHT * run.output_tokens)
+    return weight_of(job.run)
 
 
 def _judged(

@@ -27,6 +27,8 @@ from agentsim.validation.names import load_chip, load_model, software_of
 from agentsim.validation.rows import Run
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
+TOKEN_WEIGHT = 1 / 50
+"""Cost of a simulated output token, in requests."""
 
 
 def times_of(served: Sequence[Served]) -> tuple[float, float]:
@@ -80,6 +82,11 @@ def loads(harness: Harness, input_tokens: int, output_tokens: int, users: int) -
 
     count = request_count(users, per_user)
     return [(length(input_tokens, 1), length(output_tokens, 2)) for _ in range(count)]
+
+
+def weight_of(run: Run) -> float:
+    """Return what a run costs to simulate beside others; longer outputs meet more changes of the batch."""
+    return run.concurrency * (1 + TOKEN_WEIGHT * run.output_tokens)
 
 
 def request_count(users: int, per_user: int) -> int:
