@@ -41,6 +41,7 @@ def engine_plan(task: Task, name: str, document: Document, ledger: Ledger) -> Pl
         warnings=compiler.ledger.warnings(),
         unknown_parts=compiler.ledger.left_out(),
         routing=routing,
+        workers={name: e.workers for name, e in deployment.engines.items() if e.workers > 1},
         plant=compiler.plant(),
     )
 
@@ -64,7 +65,7 @@ class _EngineCompiler:
         chip, estimate = catalog.load(Chip, engine.hardware, self.near), engine.chips_estimate
         if estimate is not None and estimate.value == engine.chips:
             engine = engine.model_copy(update={"chips": self.ledger.take(estimate)})
-        self.chips.append((chip, engine.chips))
+        self.chips.append((chip, engine.chips * engine.workers))
         if engine.chips < 1:
             raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")
         if engine.backend == "endpoint":
@@ -120,9 +121,11 @@ class _EngineCompiler:
 def routing_of(deployment: Deployment, ledger: Ledger) -> Routing:
     """Return how calls find a replica. Raises `SpecError` where there are too many to simulate."""
     replicas, policy = deployment.replicas, deployment.router
-    if replicas > MAX_REPLICAS:
-        raise SpecError(f"{deployment.title}: {replicas:,} replicas; at most {MAX_REPLICAS:,} are simulated")
-    if replicas == 1 or policy != "prefix_aware":
+    workers = max((engine.workers for engine in deployment.engines.values()), default=1)
+    if replicas * workers > MAX_REPLICAS:
+        many = f"{replicas:,} replicas" + (f" of {workers:,} workers" if workers > 1 else "")
+        raise SpecError(f"{deployment.title}: {many}; at most {MAX_REPLICAS:,} are simulated")
+    if replicas * workers == 1 or policy != "prefix_aware":
         return Routing(replicas, policy)
     rule = load_router_rule()
     match, ahead, times = rule.least_match, rule.calls_ahead, rule.times_ahead

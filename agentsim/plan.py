@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -77,5 +77,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     pace_sigma: float = 0.0
     routing: Routing = ONE_COPY
+    workers: Mapping[str, int] = field(default_factory=dict)
+    """How many engines of a name there are in each replica, where it is not one."""
     plant: Plant | None = None
     """None where nobody has said what it runs on: an endpoint, a recorded session."""

@@ -8,6 +8,11 @@ Written from the rules alone, in seconds as floats, without an event loop, with 
 * a call is admitted in order of arrival while the budget is not used up by those before it, and a
   sequence slot and room for its KV are free (a call alone may use the far memory): for its prompt, or, on
   an engine that reserves, for its prompt and output. It never joins an iteration that has begun;
+* an engine that takes prompts whole admits one only if it fits what is left of the budget, or is first;
+* an engine that holds calls looks at those that have come in at every so many decode iterations in a row,
+  and, unless it waits for a number of prompts, whenever an iteration prefilled or nothing decodes; if it
+  waits for a number, as soon as so many wait or fewer than that decode, and what is not admitted then must
+  wait again;
 * before an iteration every sequence has blocks for the tokens it will have read. Where they do not all
   fit, the call admitted last goes back to the head of the queue, and nothing is admitted then;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
@@ -141,6 +146,8 @@ class SlowEngine:
         self.changes = self.admissions = self.preemptions = 0
         self.ambiguous = False
         self.most_sequences = 0
+        self.seen: list[Call] = []
+        self.since, self.due = 0, False
 
     @property
     def running(self) -> list[Call]:
@@ -149,7 +156,9 @@ class SlowEngine:
     def run(self) -> SlowEngine:
         while self.to_come or self.waiting or self.running:
             self._take_arrivals()
-            if not self._make_room():
+            put_back = self._make_room()
+            self._look()
+            if not put_back:
                 self._admit()
             self.most_sequences = max(self.most_sequences, len(self.running))
             if self.prefilling or self.decoding:
@@ -159,6 +168,30 @@ class SlowEngine:
                     [self._ready_s(call) for call in self.to_come[:1]] + [c.loaded_s for c in self.loading]
                 )
         return self
+
+    def _look(self) -> None:
+        hold = self.rules.hold
+        if hold is None:
+            self.seen = list(self.waiting)
+            return
+        due, self.due = self.due, False
+        if hold.prompts is None:
+            if due or not self.decoding:
+                self.seen, self.since = list(self.waiting), 0
+        else:
+            self.seen = []
+            if due or len(self.decoding) < hold.prompts or len(self.waiting) >= hold.prompts:
+                self.seen, self.since = list(self.waiting), 0
+
+    def _count_hold(self, prefilled: bool) -> None:
+        hold = self.rules.hold
+        if hold is None:
+            return
+        self.since = 0 if prefilled else self.since + 1
+        self.due = self.since == hold.iterations or (prefilled and hold.prompts is None)
+        if self.due:
+            self.since = 0
+        self.changes += self.due
 
     def _ready_s(self, call: Call) -> float:
         return call.arrival_s + self.cost.request_s
@@ -232,6 +265,7 @@ class SlowEngine:
         self._let_go(call, computed)
         call.cached = computed
         self.waiting.insert(0, call)
+        self.seen.append(call)
         self.preemptions += 1
         self.changes += 1
 
@@ -315,7 +349,7 @@ class SlowEngine:
         near = min(self.cost.kv_knee_bytes, self.cost.kv_capacity_bytes) * (1 + 1e-12)
         while self.waiting and sum(call.to_prefill for call in self.prefilling) < self._budget():
             call = self.waiting[0]
-            if len(self.running) >= self.cost.max_sequences:
+            if call not in self.seen or len(self.running) >= self.cost.max_sequences:
                 break
             memory.shrink(*self._live(self.running))
             reused, hit, loads = self._find(call)
@@ -325,8 +359,16 @@ class SlowEngine:
             if not fits:
                 call.ids = before
                 break
+            if self._would_split(call, hit + sum(len(blocks) for _, blocks in loads)):
+                call.ids = before
+                break
             self.waiting.pop(0)
             self._start(call, hit, loads)
+
+    def _would_split(self, call: Call, hit: int) -> bool:
+        left = self._budget() - sum(other.to_prefill for other in self.prefilling)
+        whole = self.rules.whole_prompts and bool(self.prefilling)
+        return whole and call.goal - hit * self.memory.size > left
 
     def _start(self, call: Call, hit: int, loads: list[tuple[int, list[object]]]) -> None:
         memory = self.memory
@@ -374,6 +416,8 @@ class SlowEngine:
         chunks = []
         for call in self.prefilling:
             size = min(call.to_prefill, left)
+            if chunks and size < call.to_prefill and self.rules.whole_prompts:
+                break
             left -= size
             if size:
                 chunks.append((call, size))
@@ -407,6 +451,7 @@ class SlowEngine:
         self.busy_s += step_s
         due = [self._ready_s(call) for call in self.to_come] + [call.loaded_s for call in self.loading]
         self.ambiguous |= any(abs(moment - self.now_s) < NEAR_S for moment in due)
+        self._count_hold(bool(chunks))
         self._write(list(decoding))
         for call, size in chunks:
             self._prefill(call, size)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from slow_stepper import Call, SlowEngine
 
-from agentsim.backends.base import Batch, IterationCost, ServingRules, Tier
+from agentsim.backends.base import Batch, Hold, IterationCost, ServingRules, Tier
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError
 from agentsim.sim.clock import Clock
@@ -281,6 +281,25 @@ PRESSED = {
     "host, windowed": Simple(*UNIT, 64, rules=RESERVE._replace(tiers=(HOST, SSD)), kv_capacity_bytes=1500.0),
     "slow host": Simple(
         *UNIT, rules=GROW._replace(tiers=(HOST._replace(bytes_per_s=3e4),)), kv_capacity_bytes=1000.0
+    ),
+    "looks now and then": Simple(
+        *UNIT, rules=FIRST._replace(hold=Hold(7)), kv_capacity_bytes=1000.0, batched_tokens=64
+    ),
+    "looks now and then, mixed": Simple(
+        *UNIT, 64, rules=GROW._replace(hold=Hold(10)), kv_capacity_bytes=1500.0, request_s=3e-3
+    ),
+    "waits for prompts": Simple(*UNIT, rules=RESERVE._replace(hold=Hold(12, 2)), kv_capacity_bytes=1000.0),
+    "waits for prompts, grow": Simple(
+        *UNIT, rules=GROW._replace(hold=Hold(9, 3)), kv_capacity_bytes=1000.0, batched_tokens=64
+    ),
+    "whole prompts": Simple(
+        *UNIT, rules=RESERVE._replace(whole_prompts=True), kv_capacity_bytes=1500.0, batched_tokens=200
+    ),
+    "whole prompts of a host": Simple(
+        *UNIT,
+        rules=GROW._replace(whole_prompts=True, hold=Hold(5, 2), tiers=(HOST,)),
+        kv_capacity_bytes=1000.0,
+        batched_tokens=160,
     ),
 }
 TURN = st.tuples(

@@ -77,6 +77,18 @@ class Tier(NamedTuple):
     bytes_per_s: float
 
 
+class Hold(NamedTuple):
+    """How long calls wait beside sequences that decode before the engine looks at them.
+
+    They are let in at every `iterations`-th decode iteration after the last prefill or the last time. With
+    `prompts`, as soon as that many wait or fewer sequences decode; without, whenever an iteration prefilled
+    or nothing decodes.
+    """
+
+    iterations: int
+    prompts: int | None = None
+
+
 class ServingRules(NamedTuple):
     """What an engine's software does with its queue and its KV memory.
 
@@ -84,12 +96,15 @@ class ServingRules(NamedTuple):
     wait, iterations prefill and decode nothing; otherwise decode comes first, and prompts get what is left
     of the token budget. `reserve`: a call is admitted when its prompt and all its output fit, and is never
     interrupted; otherwise when its prompt fits, and when blocks run out the call admitted last is put back
-    and its KV computed again. `tiers`: nearest first.
+    and its KV computed again. `whole_prompts`: a prompt is not split over iterations unless it is longer than
+    all of the budget. `hold`: None where calls are looked at before every iteration. `tiers`: nearest first.
     """
 
     block_tokens: int = 1
     prefill_first: bool = False
     reserve: bool = True
+    whole_prompts: bool = False
+    hold: Hold | None = None
     tiers: tuple[Tier, ...] = ()
 
 

@@ -30,7 +30,7 @@ from agentsim.specs.sourced import Ledger
 from agentsim.validation.halves import profile_of
 from agentsim.validation.rows import Run
 from agentsim.validation.serving import cost_of, serve, times_of, weight_of
-from agentsim.validation.speculation import drafter_for, speculating
+from agentsim.validation.speculation import drafter_for, drafter_of, speculating, ways_of
 from agentsim.validation.suspects import wrong_runs
 
 FIT_ROUNDS = 8
@@ -66,7 +66,7 @@ def simulate_trial(trial: Trial) -> Simulated | None:
         served, admitted = serve(trial.cost, trial.run)
     except AgentsimError:
         return None
-    ttft_s, tpot_s = times_of(served)
+    ttft_s, tpot_s = times_of(served, trial.run)
     return Simulated(Times(ttft_s - trial.cost.request_s, tpot_s), admitted)
 
 
@@ -96,11 +96,10 @@ class Fit:
         self._all = {run.line: run for run in runs if run.line not in self.refused}
 
     def _compile(self, run: Run) -> None:
-        drafter = drafter_for(run.model)
         try:
-            self._costs[run.line, False] = cost_of(run, None, None, Ledger())
-            if drafter is not None:
-                self._costs[run.line, True] = cost_of(run, drafter, None, Ledger())
+            for fast in ways_of(run):
+                drafter = drafter_of(run) if fast else None
+                self._costs[run.line, fast] = cost_of(run, drafter, None, Ledger())
         except AgentsimError as bad:
             self.refused[run.line] = str(bad)
 
@@ -131,8 +130,12 @@ class Fit:
 
     def constants(self, run: Run) -> Constants:
         """Return the constants that a run has so far."""
-        key, base = key_of(run), self._costs[run.line, False].constants
-        return space(key).constants(self.points.get(key, space(key).start), base_of(base))
+        key, base = key_of(run), self._base(run)
+        return space(key).constants(self.points.get(key, space(key).start), base)
+
+    def _base(self, run: Run) -> Constants:
+        """Return what the law alone gives a run's engine; a drafter does not change it."""
+        return base_of(self._costs[run.line, ways_of(run)[0]].constants)
 
     def simulate(self, lines: set[int], done: Callable[[], None] = lambda: None) -> None:
         """Run the real server over these lines at the constants so far, and infer anew what they are."""
@@ -174,7 +177,7 @@ class Fit:
 
     def _off(self, run: Run) -> Off:
         line, fast = self._variant(run)
-        times, able = self.seen(run, fast), (line, True) in self._costs
+        times, able = self.seen(run, fast), drafter_for(run.model) is not None
         said = ("on" if fast else "off") if able else "none"
         tpot, ttft = times.tpot_s / run.tpot_s - 1, times.ttft_s / run.ttft_s - 1
         return Off(line, key_of(run), run.model, tpot, ttft, said)
@@ -213,7 +216,7 @@ class Fit:
     def _fit_one(self, key: Key, start: Array, expected: Array) -> Array:
         bounds, runs = space(key), self.of_profile(key)
         points = [self._known[self._variant(run)] for run in runs]
-        bases = [base_of(self._costs[run.line, False].constants) for run in runs]
+        bases = [self._base(run) for run in runs]
         measured = np.log([[run.ttft_s, run.tpot_s] for run in runs])
 
         def residuals(at: Array) -> Array:

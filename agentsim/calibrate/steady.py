@@ -50,7 +50,10 @@ class Load:
 
 
 def steady(cost: GpuCost, load: Load) -> Times:
-    """Return the times of the steady state, in which every user prefills once while each other decodes."""
+    """Return the times of the steady state, in which every user prefills once while each other decodes.
+
+    A prompt waits for half an iteration, or for half of what the engine holds calls.
+    """
     sequences: Any = load.batch  # a mean: between two whole numbers
     length = load.prompt + load.output / 2
     window = min(length, cost.window_tokens or 0)
@@ -67,7 +70,8 @@ def steady(cost: GpuCost, load: Load) -> Times:
     stalled_s = chunks * (alone_s if first else mixed_s - plain_s)
     steps = (load.output - 1) / cost.tokens_per_step
     tpot_s = (steps * plain_s + sequences * stalled_s) / (load.output - 1)
-    return Times(plain_s / 2 + chunks * (alone_s if first else mixed_s), tpot_s)
+    waits = cost.rules.hold.iterations / 2 if cost.rules.hold is not None else 0.5
+    return Times(waits * plain_s + chunks * (alone_s if first else mixed_s), tpot_s)
 
 
 class Point(NamedTuple):

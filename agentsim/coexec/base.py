@@ -124,6 +124,11 @@ def check_fields(parts: PatternParts, own_model: Collection[str] = ()) -> None:
     if deployment.pattern != "routed" and (deployment.rules or deployment.default):
         raise SpecError(f"{deployment.title}: only pattern 'routed' follows rules and has a default")
     for name, engine in parts.deployment.engines.items():
+        if engine.workers > 1 and deployment.pattern != "prefill-decode":
+            raise SpecError(
+                f"{deployment.title}: engine '{name}' has {engine.workers} workers; only pattern "
+                "'prefill-decode' has any number, others have replicas"
+            )
         if engine.model not in (None, parts.deployment.model) and name not in own_model:
             raise SpecError(
                 f"{parts.deployment.title}: engine '{name}' names a model of its own ({engine.model}); only "

@@ -13,10 +13,14 @@ _COLD = Prefix(0, 0)
 
 
 class Served(NamedTuple):
-    """One request as its user saw it, in seconds. A request of one token has a TPOT of 0."""
+    """One request as its user saw it, in seconds. A request of one token has a TPOT of 0.
+
+    `first`: it is its user's first one, sent when all users started at once.
+    """
 
     ttft_s: float
     tpot_s: float
+    first: bool = False
 
 
 def closed_loop(
@@ -30,7 +34,7 @@ def closed_loop(
     env = Clock()
     loop = _Loop(env, server_on(env), requests)
     for _ in range(users):
-        loop.next_request()
+        loop.next_request(first=True)
     env.run()
     return loop.served
 
@@ -42,7 +46,7 @@ class _Loop:
         self._env, self._server, self._left = env, server, iter(requests)
         self.served: list[Served] = []
 
-    def next_request(self) -> None:
+    def next_request(self, first: bool = False) -> None:
         """Send the next request, where one is left; its end sends another."""
         request = next(self._left, None)
         if request is None:
@@ -53,7 +57,7 @@ class _Loop:
         def finish(_event: object) -> None:
             decode_ns = answer.decode_ns
             tpot_s = to_s(decode_ns) / (output - 1) if output > 1 else 0.0
-            self.served.append(Served(to_s(env.now - start - decode_ns), tpot_s))
+            self.served.append(Served(to_s(env.now - start - decode_ns), tpot_s, first))
             self.next_request()
 
         answer.done.callbacks.append(finish)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from agentsim.backends.base import CostModel, IterationCost
 from agentsim.backends.recorded import ReplayCost
 from agentsim.coexec.base import Route, Serve
+from agentsim.errors import SpecError
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
@@ -14,6 +15,7 @@ from agentsim.sim.agent import Agent, Steps
 from agentsim.sim.clock import Clock
 from agentsim.sim.decode import decode_parts
 from agentsim.sim.engine_load import engine_loads
+from agentsim.sim.engine_pool import EnginePool
 from agentsim.sim.recorder import Detail, Recorder
 from agentsim.sim.replay import Replay
 from agentsim.sim.request import Server
@@ -25,6 +27,10 @@ from agentsim.sim.session import Session
 from agentsim.sim.staged import staged
 from agentsim.sim.tools import ToolBench
 from agentsim.units import to_ns, to_s
+
+
+Workers = dict[str, list[Server]]
+"""The servers of one replica, by the engine of the deployment that they run."""
 
 
 def simulate(
@@ -45,7 +51,7 @@ def simulate(
     memory.
     """
     env, replicas = Clock(), range(plan.routing.replicas)
-    copies = [{name: _server(env, cost) for name, cost in plan.engines.items()} for _ in replicas]
+    copies = [_servers(env, plan) for _ in replicas]
     bench, recorder = ToolBench(env), Recorder(detail)
     doors = [_door(env, plan, servers) for servers in copies]
     server = doors[0] if len(doors) == 1 else ReplicaRouter(doors, plan.routing)
@@ -78,11 +84,24 @@ def _user(task: Callable[[int], Steps], waiting: Iterator[int]) -> Steps:
         yield from task(index)
 
 
-def _named(copies: list[dict[str, Server]]) -> dict[str, Server]:
-    """Return all servers by name; those of replicas carry their number."""
-    if len(copies) == 1:
-        return copies[0]
-    return {f"{name}#{n}": server for n, copy in enumerate(copies, 1) for name, server in copy.items()}
+def _named(copies: list[Workers]) -> dict[str, Server]:
+    """Return all servers by name; those of replicas, and workers of one kind, carry their number."""
+    every: dict[str, list[Server]] = {}
+    for copy in copies:
+        for name, workers in copy.items():
+            every.setdefault(name, []).extend(workers)
+    named: dict[str, Server] = {}
+    for name, servers in every.items():
+        several = len(servers) > 1
+        named |= {f"{name}#{n}" if several else name: server for n, server in enumerate(servers, 1)}
+    return named
+
+
+def _servers(env: Clock, plan: Plan) -> Workers:
+    return {
+        name: [_server(env, cost) for _ in range(plan.workers.get(name, 1))]
+        for name, cost in plan.engines.items()
+    }
 
 
 def _server(env: Clock, cost: CostModel) -> Server:
@@ -91,15 +110,19 @@ def _server(env: Clock, cost: CostModel) -> Server:
     return EngineServer(env, cost) if isinstance(cost, IterationCost) else Service(env, cost)
 
 
-def _door(env: Clock, plan: Plan, servers: dict[str, Server]) -> Server:
+def _door(env: Clock, plan: Plan, servers: Workers) -> Server:
     """Return what agents call: the one engine, or the stages of a pattern that joins several."""
     first = plan.stages[0]
     if len(plan.stages) == 1 and isinstance(first, Serve):
-        return servers[first.engine]
+        return servers[first.engine][0]
+    engines = {name: [w for w in all_ if isinstance(w, EngineServer)] for name, all_ in servers.items()}
+    if not all(engines.values()):
+        raise SpecError("a pattern of several stages or engines joins engines, not endpoints")
     if isinstance(first, Route):
-        return routed(env, first, servers, plan.links)
+        return routed(env, first, {name: workers[0] for name, workers in engines.items()}, plan.links)
+    pools = {name: EnginePool(workers, plan.routing) for name, workers in engines.items()}
     steps = [stage for stage in plan.stages if not isinstance(stage, Route)]
-    return staged(env, steps, servers, plan.links)
+    return staged(env, steps, pools, plan.links)
 
 
 def _task(session: Session, arrival_ns: int, done: Callable[[], None]) -> Steps:

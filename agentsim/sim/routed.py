@@ -9,7 +9,6 @@ from simpy import Event
 
 from agentsim.backends.base import prefill_s
 from agentsim.coexec.base import LinkCost, Move, Route, Way
-from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
 from agentsim.sim.holdings import Holdings
@@ -85,10 +84,7 @@ def _role(owner: str) -> str:
 
 
 def routed(
-    env: Clock, route: Route, servers: Mapping[str, Any], links: Mapping[str, LinkCost]
+    env: Clock, route: Route, servers: Mapping[str, EngineServer], links: Mapping[str, LinkCost]
 ) -> RoutedServer:
-    """Return the server of routed engines. Every engine must run iterations."""
-    engines = {name: server for name, server in servers.items() if isinstance(server, EngineServer)}
-    if len(engines) < len(servers):
-        raise SpecError("a pattern of several engines joins engines, not endpoints")
-    return RoutedServer(env, route, engines, links)
+    """Return the server of routed engines."""
+    return RoutedServer(env, route, servers, links)

@@ -1,7 +1,7 @@
-"""Copies of a deployment behind one door, and the policies that choose one of them for every call.
+"""The policies that choose one of several like servers for every call, and copies behind one door.
 
-A router knows what it sent where: the calls that are under way at each replica, and whose context it has
-put there. It does not see what a replica's cache has dropped since, as routers outside the engine do not.
+A router knows what it sent where: the calls that are under way at each place, and whose context it has
+put there. It does not see what a cache has dropped since, as routers outside the engine do not.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from agentsim.sim.holdings import Holdings
 from agentsim.sim.request import Answer, Server, Work
 
 
-class ReplicaRouter:
-    """`Server` that sends every call to one of several. Precondition: there is at least one."""
+class Chooser:
+    """Names the place of every call, and counts those under way. Precondition: there is at least one place."""
 
-    def __init__(self, replicas: Sequence[Server], routing: Routing) -> None:
-        self._replicas, self.routing = replicas, routing
+    def __init__(self, places: int, routing: Routing) -> None:
+        self.routing = routing
         self._choose = POLICIES[routing.policy]
         self._holdings = Holdings[int]()
         self.turn = 0
-        self.calls = [0] * len(replicas)
-        """Calls under way at each replica."""
+        self.calls = [0] * places
+        """Calls under way at each place."""
 
-    def submit(self, work: Work) -> Answer:
-        """Start a call; see `Server`."""
+    def seat(self, work: Work) -> tuple[int, Work]:
+        """Return where a call goes, and the call as that place knows it: with the prefix that lies there.
+
+        It is under way there from now on, until `leave` is called.
+        """
         prefix = work.prefix
         held = self._holdings.of(prefix)
         place = self._choose(self, work, held)
@@ -37,35 +40,49 @@ class ReplicaRouter:
             work = work._replace(prefix=prefix._replace(tokens=there))
         self.turn += 1
         self.calls[place] += 1
-        answer = self._replicas[place].submit(work)
-        answer.done.callbacks.append(partial(self._ended, place))
         self._holdings.note(prefix.owner, place, work.prompt + work.output)
-        return answer
+        return place, work
 
-    def _ended(self, place: int, _event: Event) -> None:
+    def leave(self, place: int, _event: Event | None = None) -> None:
+        """Count a call that has ended."""
         self.calls[place] -= 1
 
 
-Policy = Callable[[ReplicaRouter, Work, Mapping[int, int]], int]
-"""Names the replica of a call, given the tokens of its prefix that each replica holds."""
+class ReplicaRouter:
+    """`Server` that sends every call to one of several. Precondition: there is at least one."""
+
+    def __init__(self, replicas: Sequence[Server], routing: Routing) -> None:
+        self._replicas = replicas
+        self._chooser = Chooser(len(replicas), routing)
+
+    def submit(self, work: Work) -> Answer:
+        """Start a call; see `Server`."""
+        place, work = self._chooser.seat(work)
+        answer = self._replicas[place].submit(work)
+        answer.done.callbacks.append(partial(self._chooser.leave, place))
+        return answer
 
 
-def round_robin(router: ReplicaRouter, _work: Work, _held: Mapping[int, int]) -> int:
+Policy = Callable[[Chooser, Work, Mapping[int, int]], int]
+"""Names the place of a call, given the tokens of its prefix that each place holds."""
+
+
+def round_robin(chooser: Chooser, _work: Work, _held: Mapping[int, int]) -> int:
     """One after another, whatever they do."""
-    return router.turn % len(router.calls)
+    return chooser.turn % len(chooser.calls)
 
 
-def least_loaded(router: ReplicaRouter, _work: Work, _held: Mapping[int, int]) -> int:
+def least_loaded(chooser: Chooser, _work: Work, _held: Mapping[int, int]) -> int:
     """Where the fewest calls are under way; the first of several such."""
-    return router.calls.index(min(router.calls))
+    return chooser.calls.index(min(chooser.calls))
 
 
-def prefix_aware(router: ReplicaRouter, work: Work, held: Mapping[int, int]) -> int:
+def prefix_aware(chooser: Chooser, work: Work, held: Mapping[int, int]) -> int:
     """Where most of the prefix lies, while the loads are balanced and it is worth it; else the least loaded.
 
     The loads are out of balance by the rule of `specs/router.yaml`.
     """
-    rule, calls = router.routing, router.calls
+    rule, calls = chooser.routing, chooser.calls
     most, least = max(calls), min(calls)
     if not held or (most - least > rule.calls_ahead and most > rule.times_ahead * least):
         return calls.index(least)

@@ -24,6 +24,7 @@ from agentsim.backends.base import IterationCost
 from agentsim.errors import InfeasibleError, InvariantViolation
 from agentsim.sim.batch import DecodeBatch, whole_tokens
 from agentsim.sim.clock import Clock
+from agentsim.sim.gate import Gate
 from agentsim.sim.kv_cache import KvCache, Match
 from agentsim.sim.kv_growth import KvGrowth
 from agentsim.sim.load import Load
@@ -48,6 +49,7 @@ class EngineServer:
         self._window = cost.window_tokens or inf
         self._batch = DecodeBatch(self._window, self.cache.sizes)
         self._growth = KvGrowth(self.cache, self._batch, cost.rules.reserve)
+        self._gate = Gate(cost.rules.hold)
         self._waiting: deque[Request] = deque()
         self._prefilling: deque[Request] = deque()
         self._backlog = self._loading = self._admitted = 0
@@ -124,8 +126,15 @@ class EngineServer:
             self._wake()
             return
         self._note()
-        if self._has_budget() and self._may_fit(self._waiting[0]):
-            self._cut_short()
+        held = self._held()
+        if held or (self._has_budget() and self._may_fit(self._waiting[0])):
+            self._cut_short(held)
+
+    def _held(self) -> int:
+        """Return how many iterations of this phase go by at least before a waiting call is let in."""
+        if not self._phase.decodes or self._phase.chunks:
+            return 0
+        return self._gate.closed_for(len(self._waiting), self._batch.count)
 
     def _wake(self) -> None:
         self._phase_open = True
@@ -164,18 +173,26 @@ class EngineServer:
         return self._growth.bytes_with(*needs) <= self._near_bytes
 
     def _admit(self) -> None:
-        waiting = self._waiting
-        while waiting and self._has_budget():
+        waiting, gate = self._waiting, self._gate
+        while waiting and gate.let_in > 0 and self._has_budget():
             if self._running >= self._most:
                 return
             if not self._rules.reserve:
                 self._growth.evict()
             request = waiting[0]
             match = self.cache.look(request)
-            if not self._fits(request, match):
+            if not self._fits(request, match) or self._would_split(request, match):
                 return
             waiting.popleft()
+            gate.admitted()
             self._start(request, match)
+
+    def _would_split(self, request: Request, match: Match) -> bool:
+        """Tell whether a prompt that is prefilled whole finds too little budget left by those before it."""
+        if not self._rules.whole_prompts or not self._backlog:
+            return False
+        hit = (match.hit + sum(load.blocks for load in match.loads)) * self.cache.sizes.block_tokens
+        return self._backlog + request.goal - hit > self._budget()
 
     def _fits(self, request: Request, match: Match) -> bool:
         """Tell whether a call may start: its KV fits the near memory, or it is alone and must use the far."""
@@ -259,6 +276,7 @@ class EngineServer:
         request.remaining = request.goal
         request.put_back(self._env.now)
         self._waiting.appendleft(request)
+        self._gate.put_back()
         self.load.preemptions += 1
 
     # phases
@@ -266,6 +284,7 @@ class EngineServer:
     def _begin(self) -> None:
         """Start the next phase, or stand idle where there is nothing to work on."""
         put_back = not self._rules.reserve and self._make_room()
+        self._gate.look(len(self._waiting), self._batch.count)
         if not put_back:
             self._admit()
         phase, batch = self._phase, self._batch
@@ -277,6 +296,8 @@ class EngineServer:
                 iterations = min(iterations, self._until_knee())
             if not self._rules.reserve:
                 iterations = self._growth.until_full(int(iterations))
+            if not phase.chunks and self._waiting:
+                iterations = min(iterations, self._held() or iterations)
         elif not phase.chunks:
             self._idle()
             return
@@ -327,6 +348,8 @@ class EngineServer:
             if budget <= 0:
                 break
             chunk = min(request.remaining, budget)
+            if chunk < request.remaining and chunks and self._rules.whole_prompts:
+                break
             chunks.append((request, chunk))
             budget -= chunk
         return chunks, 1
@@ -339,11 +362,16 @@ class EngineServer:
         end = phase.start_ns + to_ns(phase.elapsed_s(iterations))
         env.at_the_end_of(max(end - env.now, 0), self._on_phase_end, phase.number)
 
-    def _cut_short(self) -> None:
-        """End the phase after the iteration that is under way, so that a new call can join."""
+    def _cut_short(self, held: int = 0) -> None:
+        """End the phase after the iteration that is under way, so that a new call can join.
+
+        A gate that opens after `held` iterations of it opens again every so many.
+        """
         phase = self._phase
         if phase.iterations > 1:
             done = phase.iterations_within(to_s(self._env.now - phase.start_ns))
+            if held:
+                done = self._gate.opens_after(done, held)
             if done < phase.iterations:
                 self._end_after(done)
 
@@ -354,10 +382,12 @@ class EngineServer:
 
     def _advance(self, iterations: int) -> None:
         """Apply the phase that has just ended to the batch."""
+        chunks = self._phase.chunks
+        self._gate.ran(iterations, bool(chunks))
         if self._phase.decodes:
             for request in self._batch.advance(iterations):
                 self._finish(request)
-        for request, chunk in self._phase.chunks:
+        for request, chunk in chunks:
             self._prefilled(request, chunk * iterations)
 
     def _prefilled(self, request: Request, tokens: int) -> None:

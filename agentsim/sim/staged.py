@@ -8,12 +8,10 @@ from typing import Any
 from simpy import Event
 
 from agentsim.coexec.base import LinkCost, Move, Serve, Step
-from agentsim.errors import SpecError
 from agentsim.result import Part
 from agentsim.sim.clock import Clock
-from agentsim.sim.engine_pool import EnginePool
+from agentsim.sim.engine_pool import EnginePool, Seat
 from agentsim.sim.request import Request, Stretch, Work
-from agentsim.sim.server import EngineServer
 from agentsim.units import to_ns
 
 
@@ -74,11 +72,11 @@ class StagedServer:
         self,
         env: Clock,
         stages: Sequence[Step],
-        servers: Mapping[str, EngineServer | EnginePool],
+        pools: Mapping[str, EnginePool],
         links: Mapping[str, Link],
     ) -> None:
         self._env, self._stages = env, stages
-        self._servers, self._links = servers, links
+        self._pools, self._links = pools, links
 
     def submit(self, work: Work) -> StagedAnswer:
         """Start a call; see `Server`."""
@@ -87,14 +85,15 @@ class StagedServer:
         return answer
 
     def _pass(self, answer: StagedAnswer) -> Generator[Event, Any, None]:
+        seat: Seat | None = None
         for index, stage in enumerate(self._stages):
             if isinstance(stage, Move):
-                start = self._env.now
-                there = self._there(index, answer.work)
-                yield self._links[stage.link].move(stage.bytes(answer.prompt, there))
+                start, seat = self._env.now, self._seat(index, answer.work)
+                yield self._links[stage.link].move(stage.bytes(answer.prompt, seat.cached_tokens))
                 answer.add(Part.KV_TRANSFER, f"KV over {stage.link}", self._env.now - start)
             else:
-                request = self._submit(stage, answer)
+                request = _submit(stage, seat or self._seat(index, answer.work), answer.output)
+                seat = None
                 yield request.done
                 if stage.does != "decode":
                     answer.cached = request.cached
@@ -102,24 +101,20 @@ class StagedServer:
                     if length:
                         answer.add(part, f"{name} on {stage.engine}", length)
 
-    def _there(self, index: int, work: Work) -> int:
-        """Return how much of a prompt the engine after a move still has."""
-        after = next(stage for stage in self._stages[index:] if isinstance(stage, Serve))
-        return self._servers[after.engine].cached_tokens(work)
+    def _seat(self, index: int, work: Work) -> Seat:
+        """Return the worker of the stage at `index` or, for a move, of the one after it."""
+        serves = next(stage for stage in self._stages[index:] if isinstance(stage, Serve))
+        return self._pools[serves.engine].seat(work)
 
-    def _submit(self, stage: Serve, answer: StagedAnswer) -> Request:
-        server = self._servers[stage.engine]
-        if stage.does == "decode":
-            return server.submit_decode(answer.work)
-        output = answer.output if stage.does == "all" else min(answer.output, 1)
-        return server.submit(answer.work._replace(output=output))
+
+def _submit(stage: Serve, seat: Seat, output: int) -> Request:
+    if stage.does == "decode":
+        return seat.submit_decode()
+    return seat.submit(output if stage.does == "all" else min(output, 1))
 
 
 def staged(
-    env: Clock, stages: Sequence[Step], servers: Mapping[str, Any], links: Mapping[str, LinkCost]
+    env: Clock, stages: Sequence[Step], pools: Mapping[str, EnginePool], links: Mapping[str, LinkCost]
 ) -> StagedServer:
-    """Return the server of a pattern with several stages. Every engine must run iterations."""
-    engines = {name: server for name, server in servers.items() if isinstance(server, EngineServer)}
-    if len(engines) < len(servers):
-        raise SpecError("a pattern of several stages joins engines, not endpoints")
-    return StagedServer(env, stages, engines, {name: Link(env, cost) for name, cost in links.items()})
+    """Return the server of a pattern with several stages."""
+    return StagedServer(env, stages, pools, {name: Link(env, cost) for name, cost in links.items()})

@@ -51,6 +51,9 @@ class Engine(Strict):
     ] = None
     hardware: str
     chips: Count = 1
+    workers: Annotated[
+        PositiveCount, Field(description="pattern prefill-decode: so many of it, each of `chips`")
+    ] = 1
     chips_estimate: Annotated[
         Datum[PositiveCount] | None,
         Field(description="where nobody has said how many chips; it holds as long as `chips` is its value"),
@@ -80,6 +83,17 @@ class Engine(Strict):
     expert_parallel: Annotated[
         PositiveCount, Field(description="GPUs: groups that the routed experts are divided among")
     ] = 1
+    receive_interval: Annotated[
+        PositiveCount,
+        Field(description="GPUs: decode iterations between looks at new calls (SGLang scheduler-recv-interval)"),
+    ] = 1
+    balance_wait: Annotated[
+        PositiveCount | None,
+        Field(
+            description="GPUs with attention_dp: iterations that prompts wait, while all copies decode, until "
+            "each has one (TensorRT-LLM attention_dp_config); default: none"
+        ),
+    ] = None
     users: Annotated[Count, Field(description="LPUs: sequences whose KV is planned for")] = 1
     context: Annotated[
         Tokens | None, Field(description="LPUs: context planned for; default: the model's")

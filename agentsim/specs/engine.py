@@ -97,5 +97,7 @@ class EngineProfile(Strict):
     """Tokens of a KV block; only whole blocks are reused. Default: KV by the token."""
     scheduling: Datum[Literal["mixed", "prefill_first"]] | None = None
     """Whether an iteration decodes and prefills (the default), or prefills alone while prompts wait."""
+    prompts: Datum[Literal["split", "whole"]] | None = None
+    """Whether a prompt longer than what is left of the budget is split (the default) or waits."""
     admission: Datum[Literal["reserve", "grow"]] | None = None
     """Whether a call starts when its output fits too (the default), or its prompt, and may be put back."""

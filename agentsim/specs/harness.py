@@ -1,6 +1,6 @@
 """How serving measurements were taken: lengths of requests, how many, and settings of the engines.
 
-All of them live in one file, `harnesses.yaml`, beside the folders of the catalog.
+All of them live in `specs/harnesses`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,74 @@ from functools import cache
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Efficiency, Line, PositiveCount, PositiveTokens, Seconds, Strict
+from agentsim.fields import BytesPerSecond, Count, Efficiency, Line, PositiveCount, Seconds, Strict
 from agentsim.specs import catalog
 from agentsim.specs.hardware import Precision
-from agentsim.specs.sourced import Datum
+from agentsim.specs.sourced import Basis, Datum
+
+
+class Where(Strict):
+    """Which runs a setup is of; all that is given must hold. Dates are as in 2026-01-31, both ends included.
+
+    `separate`: of runs whose prompts are prefilled by workers of their own, else of all others.
+    """
+
+    engine: str
+    models: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    users_over: Count = 0
+    chips: Count | None = None
+    copies: bool | None = None
+    input_tokens: Count | None = None
+    separate: bool = False
+
+
+class Budget(Strict):
+    """A token budget that a script works out: shares of labels, and so many tokens more, rounded up."""
+
+    prompt: float = 0.0
+    output: float = 0.0
+    user: float = 0.0
+    more: Count = 0
+    multiple: PositiveCount = 1
+    least: Count = 0
+
+
+class Setup(Strict):
+    """How an engine was started for some runs; a later setup that is of the run too comes before this one.
+
+    `kv` is the format of the KV cache, `receive_interval` and `balance_wait` are as in a deployment,
+    `all_experts_apart` says that experts were spread over all GPUs whatever the labels say, `draft_tokens`
+    with how many drafts a run speculated: 0 if it did not.
+    """
+
+    where: Where
+    source: str
+    basis: Basis
+    why: Line | None = None
+    kv: Precision | None = None
+    budget: Budget | None = None
+    receive_interval: PositiveCount | None = None
+    balance_wait: PositiveCount | None = None
+    all_experts_apart: bool | None = None
+    draft_tokens: Count | None = None
 
 
 class Harness(Strict):
     """A closed loop: `concurrency` users start at once and each sends its next request when one is done.
 
-    Lengths are uniform between `shortest` times the label and the label. `batched_tokens` by engine
-    replaces the token budget of the engine's profile. `kv` by engine is the format of the KV cache where
-    activations have 8 bits or fewer; with 16 it is bf16.
+    Lengths are uniform between `shortest` times the label and the label. `setups` replace what the
+    engine's profile says.
     """
 
     title: Line
     shortest: Datum[Efficiency]
     requests_per_user: Datum[PositiveCount]
-    batched_tokens: dict[str, Datum[PositiveTokens]] = Field(default_factory=dict)
-    kv: dict[str, Datum[Precision]]
+    setups: tuple[Setup, ...] = ()
 
 
 class Harnesses(Strict):
@@ -51,5 +100,9 @@ class Harnesses(Strict):
 @cache
 def load_harnesses() -> Harnesses:
     """Return the harnesses that come with agentsim."""
-    here = os.path.dirname(catalog.folder("models"))
-    return catalog.load_file(Harnesses, os.path.join(here, "harnesses.yaml"), "harnesses")
+    return catalog.load_file(Harnesses, os.path.join(catalog.folder("harnesses"), "serving.yaml"), "harnesses")
+
+
+def workers_file() -> str:
+    """Return the path of the CSV that lists deployments with separate workers by load."""
+    return os.path.join(catalog.folder("harnesses"), "inferencex_workers.csv")

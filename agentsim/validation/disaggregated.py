@@ -2,7 +2,8 @@
 
 Prefill workers, the KV over the network, decode workers: a call goes through the stages that the pattern
 `prefill_decode` has, and workers of a kind share their calls by who has fewest. A row without its numbers
-of workers is refused: how many GPUs took it is not known then.
+of workers takes those of the one deployment that the harness started for its load (`topologies.py`); where
+there is none, or several, it is refused: how many GPUs took it is not known then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from agentsim.backends.base import IterationCost
 from agentsim.coexec.base import LinkCost, Move, Serve
+from agentsim.plan import Routing
 from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.engine_pool import EnginePool
@@ -22,6 +24,7 @@ from agentsim.specs.harness import load_harnesses
 from agentsim.validation.rows import Measured, Pools, Refusal, Run, run_of, without_repeats
 from agentsim.validation.serving import requests_of
 from agentsim.validation.table import Row
+from agentsim.validation.topologies import Topology, Workers, topologies_of
 
 _SIDE = ("num_workers", "tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 COLUMNS = (
@@ -62,34 +65,64 @@ def _times(row: Row) -> tuple[str, ...]:
 
 def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     """Return the run of the decode workers, and the pools; or why there is none."""
-    workers = {side: row.count(f"{side}_num_workers") for side in ("prefill", "decode")}
-    for side, number in workers.items():
-        if not number:
-            return Refusal(row.line, f"how many {side} workers there were is not given")
-        if number > MOST_WORKERS:
-            return Refusal(row.line, f"more than {MOST_WORKERS:,} {side} workers are not simulated")
-    batch, decoding = row.count("decode_batch_size") or 0, workers["decode"] or 1
+    topology = _topology(row)
+    if isinstance(topology, Refusal):
+        return topology
+    batch, workers = row.count("decode_batch_size") or 0, topology.decode.count
     given = row.count("concurrency")
-    users = given or batch * decoding
+    users = given or batch * workers
     said = () if given else ("concurrency is not given: decode_batch_size x decode workers",)
-    prefill, decode = _side(row, "prefill", users), _side(row, "decode", users)
+    if _given(row) is None:
+        said += ("workers are not given: as InferenceX's configuration lists for the load",)
+    prefill, decode = _side(row, topology.prefill, users), _side(row, topology.decode, users)
     if isinstance(prefill, Refusal):
         return prefill
     if isinstance(decode, Refusal):
         return decode
     run = replace(decode, assumed=(*said, *decode.assumed))
-    return run, Pools(prefill, workers["prefill"] or 1, decoding, batch)
+    return run, Pools(prefill, topology.prefill.count, workers, batch, topology.speculates)
 
 
-def _side(row: Row, side: str, users: int) -> Run | Refusal:
-    """Return one kind of worker as the engine of a run. Its labels are of one data-parallel rank each."""
+def _topology(row: Row) -> Topology | Refusal:
+    """Return a row's workers: its own, or those of the one deployment that was started for its load."""
+    given = _given(row)
+    if given is not None:
+        return given
+    listed = topologies_of(row)
+    if len(listed) == 1:
+        return listed[0]
+    why = f"was started in {len(listed)} ways" if listed else "is not in InferenceX's configuration"
+    return Refusal(row.line, f"how many workers there were is not given, and its load {why}")
+
+
+def _given(row: Row) -> Topology | Refusal | None:
+    """Return the workers that a row itself names; None where it does not."""
+    counts = [row.count(f"{side}_num_workers") or 0 for side in ("prefill", "decode")]
+    if not all(counts):
+        return None
+    if max(counts) > MOST_WORKERS:
+        return Refusal(row.line, f"more than {MOST_WORKERS:,} workers of a kind are not simulated")
+    return Topology(_labelled(row, "prefill", counts[0]), _labelled(row, "decode", counts[1]), None)
+
+
+def _labelled(row: Row, side: str, count: int) -> Workers:
+    """Return one kind of worker. Its labels are of one data-parallel rank each."""
     tp, dp, moe_tp, moe_ep = (row.count(f"{side}_{name}") or 0 for name in _SIDE[1:])
-    cells = {"tp": str(max(tp, 1)), "attention_dp": "1", "batch_size": "", "concurrency": str(users)}
-    run = run_of(row.with_cells(cells))
-    if isinstance(run, Refusal) or not run.mixture:
-        return run
     chips = max(max(tp, 1) * max(dp, 1), moe_tp * moe_ep)
-    return replace(run, chips=chips, attention_dp=max(chips // max(tp, 1), 1), expert_parallel=max(moe_ep, 1))
+    return Workers(count, chips, max(moe_ep, 1), max(chips // max(tp, 1), 1))
+
+
+def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
+    """Return one kind of worker as the engine of a run; a model without experts has one attention alone."""
+    cells = {"tp": str(workers.chips), "attention_dp": "1", "batch_size": "", "concurrency": str(users)}
+    run = run_of(row.with_cells(cells))
+    if isinstance(run, Refusal):
+        return run
+    run = replace(run, separate=True)
+    if not run.mixture:
+        return run
+    spread = {"attention_dp": workers.attention_dp, "expert_parallel": workers.expert_parallel}
+    return replace(run, chips=workers.chips, **spread)
 
 
 def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: Pools) -> list[Served]:
@@ -116,4 +149,4 @@ def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: 
 
 
 def _pool(env: Clock, cost: IterationCost, workers: int) -> EnginePool:
-    return EnginePool([EngineServer(env, cost) for _ in range(workers)])
+    return EnginePool([EngineServer(env, cost) for _ in range(workers)], Routing(workers, "least_loaded"))

@@ -15,7 +15,7 @@ from agentsim.validation.replay import Job, Replayed, replay
 from agentsim.validation.report import Judged, Refused, Report
 from agentsim.validation.rows import Pools, Refusal, Run
 from agentsim.validation.serving import weight_of
-from agentsim.validation.speculation import drafter_for, speculating
+from agentsim.validation.speculation import drafter_for, speculating, ways_of
 from agentsim.validation.suspects import wrong_runs
 from agentsim.validation.table import read_table
 
@@ -54,10 +54,14 @@ class Plan:
         return len(self._jobs)
 
     def _to_simulate(self) -> list[Job]:
-        """Every run, and those whose model has a drafter also with it."""
+        """Every run, without its model's drafter, with it, or both."""
         pools, profiles = self._found.pools, self.choices.profiles
-        plain = [Job(run, False, profiles, pools.get(run.line)) for run in self._runs]
-        return plain + [job._replace(speculates=True) for job in plain if drafter_for(job.run.model)]
+        return [
+            Job(run, way, profiles, pools.get(run.line))
+            for way in (False, True)
+            for run in self._runs
+            if way in ways_of(run, pools.get(run.line))
+        ]
 
     def report(self, done: Callable[[], None] = lambda: None) -> Report:
         """Simulate everything, `done` being called once a step, and return the report."""

@@ -11,7 +11,7 @@ from agentsim.specs.sourced import Ledger
 from agentsim.validation.disaggregated import serve_pools
 from agentsim.validation.rows import Pools, Refusal, Run
 from agentsim.validation.serving import cost_of, mean_output, serve, streamed, times_of
-from agentsim.validation.speculation import drafter_for
+from agentsim.validation.speculation import drafter_of
 
 
 class Job(NamedTuple):
@@ -50,13 +50,13 @@ def replay(job: Job) -> Replayed | Refusal:
         infeasible = isinstance(bad, InfeasibleError)
         reason = "the engine could not run it" if infeasible else "the catalog lacks what it needs"
         return Refusal(job.run.line, reason, str(bad))
-    seen = streamed(*times_of(served), interval, mean_output(job.run))
+    seen = streamed(*times_of(served, job.run), interval, mean_output(job.run))
     return Replayed(*seen, len(served), admitted, ledger.fitted_on())
 
 
 def _served(job: Job, ledger: Ledger) -> tuple[list[Served], int, float]:
     """Return the requests, how many ran at once, and how many tokens a client gets at once."""
-    drafter = drafter_for(job.run.model) if job.speculates else None
+    drafter = drafter_of(job.run) if job.speculates else None
     cost = cost_of(job.run, drafter, job.profiles, ledger)
     if job.pools is None:
         return *serve(cost, job.run), cost.stream_tokens

@@ -44,8 +44,8 @@ _NEEDED = ("model", "gpu", "engine", "isl", "osl", "tp", "ttft_ms", "tpot_ms")
 class Run:
     """One measured run of one engine. Names are the catalog's; `named` is the model as the file has it.
 
-    `input_tokens` and `output_tokens` are the labels, times are in seconds, and `assumed` says what the
-    file does not.
+    `input_tokens` and `output_tokens` are the labels, times are in seconds, `separate` tells that prefill and
+    decode had workers of their own, and `assumed` says what the file does not.
     """
 
     line: int
@@ -66,6 +66,7 @@ class Run:
     ttft_s: float
     tpot_s: float
     mixture: bool
+    separate: bool = False
     assumed: tuple[str, ...] = ()
 
     @property
@@ -84,12 +85,14 @@ class Pools(NamedTuple):
     """How a run with separate workers was set up: those that prefill, and how many there are of each kind.
 
     `decode_batch` is how many sequences a decode worker was started for; 0 where that is not given.
+    `speculates` is None where nothing tells.
     """
 
     prefill: Run
     prefill_workers: int
     decode_workers: int
     decode_batch: int
+    speculates: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

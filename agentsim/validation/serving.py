@@ -1,7 +1,8 @@
 """A measured run's engine, its load, and its requests on the real engine server.
 
 The number of requests is the harness's per user, at least `LEAST`; over `MANY` users it is as many as
-`MANY` users send, at least four a user: by then the mean has settled. Lengths come from a seed of the load
+`MANY` users send, at least four a user, and the first request of each user, which meets those of all others,
+counts for its share of what the harness sends. Lengths come from a seed of the load
 alone, so a run gives the same times wherever it stands in a file and whoever simulates it.
 """
 
@@ -21,19 +22,25 @@ from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
 from agentsim.specs.deployment import Engine, PrecisionChoice
+from agentsim.specs.hardware import Precision
 from agentsim.specs.harness import Harness, load_harnesses
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.names import load_chip, load_model, software_of
 from agentsim.validation.rows import Run
+from agentsim.validation.settings import settings_of
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
 TOKEN_WEIGHT = 1 / 50
 """Cost of a simulated output token, in requests."""
 
 
-def times_of(served: Sequence[Served]) -> tuple[float, float]:
+def times_of(served: Sequence[Served], run: Run) -> tuple[float, float]:
     """Return mean TTFT and median TPOT, which measured columns agree with; one output is over 1 token."""
-    return fmean(s.ttft_s for s in served), median(s.tpot_s for s in served if s.tpot_s)
+    per_user = _value(load_harnesses().harnesses[run.harness].requests_per_user)
+    first = [s.ttft_s for s in served if s.first]
+    later = [s.ttft_s for s in served if not s.first] or first
+    ttft_s = (fmean(first) + (per_user - 1) * fmean(later)) / per_user
+    return ttft_s, median(s.tpot_s for s in served if s.tpot_s)
 
 
 def streamed(ttft_s: float, tpot_s: float, interval: float, output: float) -> tuple[float, float]:
@@ -106,31 +113,30 @@ def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Led
         load_model(run.model), load_chip(run.gpu), engine_of(run, profiles), drafter, ledger, ""
     )
     cost = compile_gpu(parts)
-    budget = load_harnesses().harnesses[run.harness].batched_tokens.get(run.engine)
+    budget = settings_of(run).batched_tokens(run)
     cost = replace(cost, max_sequences=max(cost.max_sequences, run.concurrency))
-    return cost if budget is None else replace(cost, batched_tokens=_value(budget) * run.attention_dp)
+    return cost if budget is None else replace(cost, batched_tokens=budget * run.attention_dp)
 
 
 def engine_of(run: Run, profiles: str | None = None) -> Engine:
     """Return the engine that a run describes. Raises `InfeasibleError` for a format that no engine has."""
-    software = software_of(run.engine, run.version, run.gpu, run.kind)
+    software, settings = software_of(run.engine, run.version, run.gpu, run.kind), settings_of(run)
     own = os.path.join(profiles, f"{software}-{run.gpu}.yaml") if profiles is not None else ""
     return Engine(
         hardware=run.gpu,
         chips=run.chips,
-        precision=_formats(run, load_harnesses().harnesses[run.harness]),
+        precision=_formats(run, settings.kv or "bf16"),
         software=own if os.path.isfile(own) else software,
         attention_dp=run.attention_dp,
-        expert_parallel=run.expert_parallel,
+        expert_parallel=run.chips if settings.all_experts_apart else run.expert_parallel,
+        receive_interval=settings.receive_interval or 1,
+        balance_wait=settings.balance_wait,
     )
 
 
-def _formats(run: Run, harness: Harness) -> PrecisionChoice:
-    kv = harness.kv.get(run.engine)
-    narrow = run.precision in ("fp8", "fp4")
-    formats = {"weights": run.precision, "kv": _value(kv) if kv is not None and narrow else "bf16"}
+def _formats(run: Run, kv: Precision) -> PrecisionChoice:
     try:
-        return PrecisionChoice(**formats)
+        return PrecisionChoice(weights=run.precision, kv=kv)  # type: ignore[arg-type]
     except ValueError:
         raise InfeasibleError(f"no engine is known with {run.precision} weights") from None
 

@@ -1,9 +1,10 @@
 """Which runs speculated, where a file does not say: inferred from how fast their steps are.
 
-A model that comes with a drafter (an MTP head) may have been run with it. Both are simulated, and a server
-(runs that differ in their load alone) is taken to have speculated where that lies nearer to all its runs
-together: its steps would be faster than the GPUs' bandwidth and kernels allow. A server that shows the same
-load twice was started both ways, so each of its runs is taken on its own.
+A model that comes with a drafter (an MTP head) may have been run with it. Where the harness's scripts tell
+(`settings.py`), that is taken. Else both are simulated, and a server (runs that differ in their load alone) is
+taken to have speculated where that lies nearer to all its runs together: its steps would be faster than the
+GPUs' bandwidth and kernels allow. A server that shows the same load twice was started both ways, so each of
+its runs is taken on its own.
 """
 
 from __future__ import annotations
@@ -17,19 +18,35 @@ from agentsim.backends.base import Drafter
 from agentsim.specs import catalog
 from agentsim.specs.harness import load_harnesses
 from agentsim.validation.names import load_model
-from agentsim.validation.rows import Run
+from agentsim.validation.rows import Pools, Run
+from agentsim.validation.settings import settings_of
 
 FAR = 0.6
 """Distances, as logarithms of a ratio, count up to this: one run that is far off does not decide."""
 
 
+def drafter_of(run: Run) -> Drafter | None:
+    """Return the drafter that a run may have speculated with, or None."""
+    return drafter_for(run.model, settings_of(run).draft_tokens or None)
+
+
+def ways_of(run: Run, pools: Pools | None = None) -> tuple[bool, ...]:
+    """Return how a run is simulated: without its drafter, with it, or both where nothing tells."""
+    if drafter_for(run.model) is None:
+        return (False,)
+    if pools is not None and pools.speculates is not None:
+        return (pools.speculates,)
+    known = settings_of(run).draft_tokens
+    return (False, True) if known is None else (known > 0,)
+
+
 @cache
-def drafter_for(model: str) -> Drafter | None:
-    """Return the drafter that comes with a model, or None; its drafts a step are the harnesses'.
+def drafter_for(model: str, drafts: int | None = None) -> Drafter | None:
+    """Return the drafter that comes with a model, or None; its drafts a step are by default the harnesses'.
 
     One that is a model of its own, with embeddings of its own, does not come with it.
     """
-    wanted = load_harnesses().draft_tokens.value or 1
+    wanted = drafts or load_harnesses().draft_tokens.value or 1
     for name in catalog.names("models"):
         drafting = load_model(name).drafting
         if drafting is not None and drafting.target == model and drafting.shares_embeddings:
@@ -42,14 +59,14 @@ def drafter_for(model: str) -> Drafter | None:
 def speculating(runs: Sequence[Run], without: Mapping[int, float], with_: Mapping[int, float]) -> set[int]:
     """Return the lines of the runs that are taken to have speculated.
 
-    `without` and `with_` are simulated TPOTs by line, in seconds; a run that either lacks decides nothing
-    and is not returned.
+    `without` and `with_` are simulated TPOTs by line, in seconds; a run in one of them alone decides nothing
+    for others.
     """
     servers: dict[tuple[object, ...], list[Run]] = defaultdict(list)
     for run in runs:
         if run.line in without and run.line in with_:
             servers[run.server].append(run)
-    found: set[int] = set()
+    found = {run.line for run in runs if run.line in with_ and run.line not in without}
     for server in servers.values():
         for group in [[run] for run in server] if _both_ways(server) else [server]:
             if _distance(group, with_) < _distance(group, without):

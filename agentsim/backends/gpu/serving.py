@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsim.backends.base import ServingRules, Tier
+from agentsim.backends.base import Hold, ServingRules, Tier
 from agentsim.backends.gpu.group import Group
 from agentsim.specs.deployment import OffloadTier
 
@@ -15,8 +15,17 @@ def serving_rules(group: Group) -> ServingRules:
         block_tokens=take(profile.block_tokens) or default.block_tokens,
         prefill_first=scheduling == "prefill_first",
         reserve=default.reserve if admission is None else admission == "reserve",
+        whole_prompts=take(profile.prompts) == "whole",
+        hold=_hold(group),
         tiers=_tiers(group),
     )
+
+
+def _hold(group: Group) -> Hold | None:
+    engine = group.engine
+    if engine.balance_wait is not None and group.copies > 1:
+        return Hold(engine.balance_wait, group.copies)
+    return Hold(engine.receive_interval) if engine.receive_interval > 1 else None
 
 
 def _tiers(group: Group) -> tuple[Tier, ...]:

@@ -1,0 +1,75 @@
+"""How the engine of a measured run was started, from what its harness's scripts say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from agentsim.specs.harness import Budget, Setup, Where, load_harnesses
+from agentsim.specs.hardware import Precision
+from agentsim.validation.rows import Run
+
+_FIELDS = ("kv", "budget", "receive_interval", "balance_wait", "all_experts_apart", "draft_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What scripts say of a run's engine; None where they do not. `batched_tokens` is of one attention copy.
+
+    `draft_tokens` is 0 where a run is known not to have speculated.
+    """
+
+    kv: Precision | None = None
+    budget: Budget | None = None
+    receive_interval: int | None = None
+    balance_wait: int | None = None
+    all_experts_apart: bool | None = None
+    draft_tokens: int | None = None
+
+    def batched_tokens(self, run: Run) -> int | None:
+        """Return the token budget of an iteration for a run's labels."""
+        budget = self.budget
+        if budget is None:
+            return None
+        labels = budget.prompt * run.input_tokens + budget.output * run.output_tokens
+        tokens = ceil(labels + budget.user * run.concurrency) + budget.more
+        return max(-(-tokens // budget.multiple) * budget.multiple, budget.least)
+
+
+def settings_of(run: Run) -> Settings:
+    """Return the setups of a run's harness put together; of two that say the same thing the later counts."""
+    said: dict[str, object] = {}
+    for setup in load_harnesses().harnesses[run.harness].setups:
+        if _holds(setup.where, run):
+            said.update(_said(setup))
+    return Settings(**said)  # type: ignore[arg-type]
+
+
+def _said(setup: Setup) -> dict[str, object]:
+    return {name: value for name in _FIELDS if (value := getattr(setup, name)) is not None}
+
+
+def _holds(where: Where, run: Run) -> bool:
+    among = (
+        (where.models, run.model),
+        (where.gpus, run.gpu),
+        (where.precisions, run.precision),
+        (where.versions, run.version),
+    )
+    return (
+        where.engine == run.engine
+        and all(not names or name in names for names, name in among)
+        and _dated(where, run.measured_on)
+        and run.concurrency > where.users_over
+        and where.chips in (None, run.chips)
+        and where.input_tokens in (None, run.input_tokens)
+        and where.copies in (None, run.attention_dp > 1)
+        and where.separate is run.separate
+    )
+
+
+def _dated(where: Where, day: str) -> bool:
+    """Tell whether a run is of the dates; one without a date is of all that have no end."""
+    if not day:
+        return where.since is None and where.until is None
+    return (where.since is None or where.since <= day) and (where.until is None or day <= where.until)
