@@ -112,13 +112,17 @@ class RecordedLane:
 
 @_record
 class RecordedSession:
-    """One session: its lanes (main first) and what was odd about the record, by count."""
+    """One session: its lanes (main first) and what was odd about the record, by count.
+
+    `id` is what the log calls it where `name` is that of the file, which people change.
+    """
 
     name: str
     format: str
     lanes: tuple[RecordedLane, ...]
     system_tokens: int = 0
     odd: Mapping[str, int] = field(default_factory=dict)
+    id: str = ""
 
     @property
     def calls(self) -> Iterator[RecordedCall]:

@@ -253,7 +253,9 @@ class Lane:
     events: list[RecordedEvent] = field(default_factory=list)
 
 
-def session_of(name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str) -> RecordedSession:
+def session_of(
+    name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str, id: str = ""
+) -> RecordedSession:
     """Return a session whose clock starts at its first event; lanes without events are left out.
 
     The main lane is the first that is left. Raises `ImportFormatError` at `place` where no call is.
@@ -269,7 +271,7 @@ def session_of(name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str
         RecordedLane(x.name, None if x is main else _parent(x, parents, main), _from(origin_s, x.events))
         for x in kept
     )
-    return RecordedSession(name, form, recorded, odd=dict(sorted((+odd).items())))
+    return RecordedSession(name, form, recorded, odd=dict(sorted((+odd).items())), id=id)
 
 
 def _origin_s(events: list[RecordedEvent]) -> float:
