@@ -122,8 +122,8 @@ class Totals:
 
     def add(self, session: RecordedSession) -> None:
         """Add a session; a row of a serving trace, of which there are millions, in a shorter way."""
-        main = session.lanes[0].events
-        alone = main[0] if len(main) == len(session.lanes) == 1 else None
+        lanes = session.lanes
+        alone = lanes[0].events[0] if len(lanes) == len(lanes[0].events) == 1 else None
         if isinstance(alone, RecordedCall) and self.sessions:
             self._add_call(session, alone)
         else:
@@ -131,8 +131,6 @@ class Totals:
 
     def _add_call(self, session: RecordedSession, call: RecordedCall) -> None:
         self.sessions += 1
-        self.elapsed_s += call.duration_s
-        self.model_s += call.duration_s
         self.prompt_tokens += call.prompt_tokens
         self.cached_tokens += call.cached_tokens
         self.contexts[call.prompt_tokens] += 1
@@ -140,6 +138,8 @@ class Totals:
         if session.odd:
             self.odd.update(session.odd)
         if call.duration_s:
+            self.elapsed_s += call.duration_s
+            self.model_s += call.duration_s
             self._add_slow(_slowest(session.name, [call], []))
 
     def _add(self, seen: Observation) -> None:

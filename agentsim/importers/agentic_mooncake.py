@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentsim.importers._blocks import SeenBlocks
 from agentsim.importers._json_values import DAMAGED, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
     Request,
-    SeenBlocks,
     blocks_in,
     cached_tokens,
     fits,

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
+from agentsim.importers._blocks import SeenBlocks
 from agentsim.importers._estimate import text_tokens
-from agentsim.importers._json_values import DAMAGED, json_values, text
+from agentsim.importers._json_values import DAMAGED, text
+from agentsim.importers._plain_rows import Bulk, bulk_of, bulk_values
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
-    Plain,
     Request,
-    SeenBlocks,
     cached_tokens,
+    fits,
     hashes_of,
     lane_events,
     lengths_of,
-    plain_row,
     refuse_empty,
     rows_in,
 )
@@ -75,11 +75,9 @@ PLUGIN = Mooncake()
 def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
     odd: Counter[str] = Counter()
     read = _Reader(keep_text)
-    for line, value in json_values(path, odd, plain_row):
-        if type(value) is tuple:
-            yield read.plain(value, line, odd)
-            if odd:
-                odd.clear()
+    for line, value in bulk_values(path, odd):
+        if isinstance(value, tuple):
+            yield from read.plain(value if isinstance(value, Bulk) else bulk_of(value), line, odd)
             continue
         for row in rows_in(value, odd, DAMAGED):
             session = read.row(row, line, odd)
@@ -104,13 +102,25 @@ class _Reader:
         self.models: dict[str, int] = {"unknown": 0}
         self.yielded = False
 
-    def plain(self, row: Plain, line: int, odd: Counter[str]) -> RecordedSession:
-        """Return the session that a row without anything but lengths and hashes is."""
+    def plain(self, rows: Bulk, line: int, odd: Counter[str]) -> Iterator[RecordedSession]:
+        """Yield the sessions that rows without anything but lengths and hashes are."""
         self.yielded = True
-        prompt, output, hashes = row
-        cached = self._cached(hashes, prompt, odd)
-        call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
-        return _single(f"row {line}", call, odd)
+        columns = rows.prompts, rows.outputs, self._leading(rows.hashes), rows.hashes
+        for number, (prompt, output, cached, hashes) in enumerate(zip(*columns, strict=True), line):
+            blocks = hashes.count(",") + 1
+            if (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
+                cached = cached * BLOCK_TOKENS if cached < blocks else prompt
+            else:
+                cached = cached_tokens(cached, blocks, prompt, BLOCK_TOKENS)
+                odd[MISFIT] += 1
+            call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
+            lanes = (RecordedLane("main", None, (call,)),)
+            yield RecordedSession(f"row {number}", "mooncake", lanes, 0, dict(odd) if odd else {})
+            if odd:
+                odd.clear()
+
+    def _leading(self, hashes: list[str]) -> list[int]:
+        return self.seen.leading_each(hashes) if len(hashes) > 1 else [self.seen.leading(hashes[0])]
 
     def row(self, row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
         """Return the session that a row is, or keep it for the session that it belongs to."""
@@ -148,7 +158,7 @@ class _Reader:
         if not hashes:
             return 0
         leading, blocks = self.seen.leading(hashes), hashes.count(",") + 1
-        if not (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
+        if not fits(blocks, prompt, BLOCK_TOKENS):
             odd[MISFIT] += 1
         return cached_tokens(leading, blocks, prompt, BLOCK_TOKENS) if leading else 0
 
