@@ -12,13 +12,16 @@ from agentsim.errors import ImportFormatError
 from agentsim.importers.base import STRICT_JSON, joined, lines_of
 
 DAMAGED = "damaged rows left out"
+_LONGEST_NAME = 200
 
 
 def text(value: Any) -> str:
     """Return an identifier or a name, empty where there is none; equal ones share memory."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**40:
+    if type(value) is str:
+        return intern(value if len(value) <= _LONGEST_NAME else value[:_LONGEST_NAME])
+    if type(value) is int and abs(value) < 10**40:
         return str(value)
-    return intern(value[:200]) if isinstance(value, str) else ""
+    return ""
 
 
 def json_value(source: str) -> Any:

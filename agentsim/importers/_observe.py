@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from operator import attrgetter
 from typing import Any
 
 from agentsim import units
@@ -228,9 +230,14 @@ def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:
 
 
 def _slowest(session: str, calls: list[RecordedCall], tools: list[RecordedWait]) -> tuple[Slow, ...]:
-    found = [Slow(tool.name, session, tool.duration_s) for tool in tools]
-    found += [Slow(f"answer of {call.model or 'the model'}", session, call.duration_s) for call in calls]
+    longest = nlargest(SLOWEST, tools, key=_length)
+    found = [Slow(tool.name, session, tool.duration_s) for tool in longest]
+    answers = nlargest(SLOWEST, calls, key=_length)
+    found += [Slow(f"answer of {call.model or 'the model'}", session, call.duration_s) for call in answers]
     return _longest(found)
+
+
+_length = attrgetter("duration_s")
 
 
 def _longest(found: Iterable[Slow]) -> tuple[Slow, ...]:

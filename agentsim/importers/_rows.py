@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
     WaitKind,
+    set_time,
 )
 
 Row = dict[str, Any]
@@ -296,8 +297,8 @@ def _parent(lane: Lane, parents: Mapping[str, str | None], main: Lane) -> str:
 
 def _from(origin_s: float, events: list[RecordedEvent]) -> tuple[RecordedEvent, ...]:
     events.sort(key=lambda event: event.start_s)
-    for index, event in enumerate(events):  # in place: a log may hold a hundred thousand
+    for event in events:  # in place: a log may hold a hundred thousand
         start_s = max(round(event.start_s - origin_s, _DIGITS), 0.0)  # what has no time stands at the start
         length_s = max(round(event.end_s - origin_s, _DIGITS) - start_s, 0.0)
-        events[index] = replace(event, start_s=start_s, duration_s=round(length_s, _DIGITS))
+        set_time(event, start_s, round(length_s, _DIGITS))
     return tuple(events)

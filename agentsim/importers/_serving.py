@@ -139,6 +139,12 @@ class Request:
             return None
         return (self.tool_s or 0.0) + (self.delay_s or 0.0)
 
+    def at(self, start_s: float, cached: int) -> Request:
+        """Return the same request at another time."""
+        made = Request(start_s, self.prompt, cached, self.output, self.model, self.length_s, self.timing)
+        made.tool_s, made.delay_s, made.tools, made.said = self.tool_s, self.delay_s, self.tools, self.said
+        return made
+
     def call(self) -> RecordedCall:
         """Return the request as a model call."""
         cached = min(self.cached, self.prompt)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentsim import units
 from agentsim.importers._build import children_of, gaps_of, groups_of, stretches_of
-from agentsim.recorded import RecordedSession, RecordedWait
+from agentsim.recorded import RecordedCompaction, RecordedSession, RecordedWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,35 @@ class Split:
 
 
 _MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
+_PARTS = {"tool": _TOOL, "human": _HUMAN, "harness": _NOTHING}
 
 
 def observed_split(session: RecordedSession) -> Split:
     """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
-    parts = _swept(_marked(session))
+    parts = in_a_row(session) or _swept(_marked(session))
     timing = Counter(call.timing for call in session.calls)
     model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
     known = timing["measured"], timing["inferred"], timing["absent"]
     return Split(
         units.to_s(sum(parts)), model, tool, sub_model, sub_tool, human, rest, *known, dict(session.odd)
     )
+
+
+def in_a_row(session: RecordedSession) -> list[int] | None:
+    """Return the parts where one agent did one thing after another, as most do; None for any other."""
+    parts, before = [0] * 6, None
+    for event in session.lanes[0].events:
+        if isinstance(event, RecordedCompaction):
+            continue  # it is part of what nothing else explains
+        start, end = units.to_ns(event.start_s), units.to_ns(event.end_s)
+        if before is None:
+            before = start
+        if not before <= start <= end:
+            return None
+        parts[_PARTS[event.kind] if isinstance(event, RecordedWait) else _MODEL] += end - start
+        parts[_NOTHING] += start - before
+        before = end
+    return parts if len(session.lanes) == 1 else None
 
 
 def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
@@ -63,7 +81,7 @@ def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
 
 
 def _part(wait: RecordedWait, tool: int) -> int:
-    return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
+    return tool if wait.kind == "tool" else _PARTS[wait.kind]
 
 
 def _swept(stretches: Iterable[tuple[float, float, int]]) -> list[int]:

@@ -30,6 +30,7 @@ FURTHEST_S = (LATEST_NS - EARLIEST_NS) / 1e9
 MOST_TOKENS = MAX_TOKENS // 10
 """In one field: a prompt is the sum of up to three. A total over many calls may be `MAX_TOKENS`."""
 
+_EXACT = 2**53
 UNREADABLE_TIME, ABSURD_LENGTH = "time not readable", "duration negative or absurd"
 UNREADABLE_TOKENS = "token count not readable"
 _EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -39,6 +40,8 @@ _PER_S = ((1e17, 1), (1e14, 10**3), (1e11, 10**6), (0.0, 10**9))
 
 def number(value: Any) -> float | None:
     """Return a finite number, written as one or as text; its size is not checked."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -79,6 +82,8 @@ def first_tokens(data: Mapping[str, Any], *keys: str, most: int = MOST_TOKENS) -
 
 def seconds(value: Any, per_s: float = 1.0, longest_s: float = LONGEST_S) -> float | None:
     """Return a length of time in s, `per_s` of whose units make a second."""
+    if value is None:
+        return None
     found = number(value)
     if found is None or not 0 <= found / per_s <= longest_s:
         return None

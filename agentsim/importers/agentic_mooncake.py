@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from agentsim.importers._blocks import SeenBlocks
@@ -33,6 +33,7 @@ from agentsim.importers._values import FURTHEST_S, instant_ns, seconds, tokens
 from agentsim.importers.mooncake import AGENTIC
 from agentsim.recorded import RecordedLane, RecordedSession
 
+_TIMES = ("timestamp", "created_time", "not_before_ms")
 BLOCKS = (512, 64, 16, 128, 256, 32, 1024, 2, 4, 8)
 """Sizes of a block that version 1 may have, which does not say it: the one that fits most rows."""
 
@@ -78,7 +79,7 @@ class _Row:
     branches: tuple[str, ...]
     blocks: int = 0
     leading: int = 0
-    above: list[_Row] = field(default_factory=list)
+    above: tuple[_Row, ...] = ()
 
 
 class _Trace:
@@ -104,10 +105,21 @@ class _Trace:
             return
         hashes = hashes_of(row)
         read.blocks = blocks_in(hashes)
-        read.leading = self.seen.setdefault(read.play, SeenBlocks()).leading(hashes)
-        if hashes and not self.block_size:
-            self.fitting.update([size for size in BLOCKS if fits(read.blocks, lengths[0], size)])
+        if hashes:
+            read.leading = self._seen(read.play).leading(hashes)
+            self._note_fitting(read.blocks, lengths[0])
         self.rows[read.id] = read
+
+    def _seen(self, play: str) -> SeenBlocks:
+        if play not in self.seen:
+            self.seen[play] = SeenBlocks()
+        return self.seen[play]
+
+    def _note_fitting(self, blocks: int, prompt: int) -> None:
+        """Note the sizes of a block that fit a row, unless the header has said it."""
+        for size in () if self.block_size else BLOCKS:
+            if (blocks - 1) * size < prompt <= blocks * size:
+                self.fitting[size] += 1
 
     def block(self) -> int:
         """Return the tokens of a block: as the header says, else what fits most rows."""
@@ -121,21 +133,32 @@ class _Trace:
         noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.request.prompt, size) for r in rows)
         return noted
 
-    def sessions(self) -> list[list[_Row]]:
-        """Return rows by session: by play, or those that links or an agent's name hold together."""
-        groups = _Groups()
+    def sessions(self) -> Iterator[list[_Row]]:
+        """Yield rows by session: by play, or those that links or an agent's name hold together."""
+        groups = self._groups()
+        sessions: dict[tuple[str, bool], list[_Row]] = {}
         for row in self.rows.values():
-            row.above = [self.rows[name] for name in row.waits_for if name in self.rows]
+            key = row.play or groups.top(row.id), bool(row.play)
+            if key not in sessions:
+                sessions[key] = []
+            sessions[key].append(row)
+        del groups
+        for key in list(sessions):
+            yield sessions.pop(key)
+
+    def _groups(self) -> _Groups:
+        """Return which requests belong together, having put rows in the place of the names they wait for."""
+        groups, agents = _Groups(), dict[str, str]()
+        for row in self.rows.values():
+            row.above = tuple([self.rows[name] for name in row.waits_for if name in self.rows])
             self.odd["waits for requests that are missing"] += len(row.waits_for) - len(row.above)
+            row.waits_for = ()
             if row.play:
                 continue
-            groups.join(f"r{row.id}", f"a{row.agent}" if row.agent else f"r{row.id}")
+            groups.join(row.id, agents.setdefault(row.agent, row.id) if row.agent else row.id)
             for name in (*(other.id for other in row.above), *(b for b in row.branches if b in self.rows)):
-                groups.join(f"r{row.id}", f"r{name}")
-        sessions: dict[str, list[_Row]] = {}
-        for row in self.rows.values():
-            sessions.setdefault(f"p{row.play}" if row.play else groups.top(f"r{row.id}"), []).append(row)
-        return list(sessions.values())
+                groups.join(row.id, name)
+        return groups
 
 
 class _Groups:
@@ -157,11 +180,7 @@ class _Groups:
 
 
 def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
-    at_s = seconds(
-        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None),
-        1e3,
-        FURTHEST_S,
-    )
+    at_s = _time_of(row)
     links = _dicts(row.get("dependencies"))
     api_s = seconds(row.get("recorded_api_time_ms"), 1e3)
     request = Request(
@@ -186,6 +205,13 @@ def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
         waits_for=tuple(dict.fromkeys(waits_for)),
         branches=tuple(_names(row.get("branches"))),
     )
+
+
+def _time_of(row: Mapping[str, Any]) -> float | None:
+    for key in _TIMES:
+        if key in row:
+            return seconds(row[key], 1e3, FURTHEST_S)
+    return None
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -243,10 +269,9 @@ class _Session:
     def _events(self, rows: list[_Row], origin_s: float) -> Any:
         requests = []
         for row in rows:
-            cached = (
-                cached_tokens(row.leading, row.blocks, row.request.prompt, self.block) if row.leading else 0
-            )
-            requests.append(replace(row.request, start_s=row.request.start_s - origin_s, cached=cached))
+            known, prompt = row.leading, row.request.prompt
+            cached = cached_tokens(known, row.blocks, prompt, self.block) if known else 0
+            requests.append(row.request.at(row.request.start_s - origin_s, cached))
         return lane_events(requests, self.odd)
 
     def _infer(self) -> None:

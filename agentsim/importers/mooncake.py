@@ -125,7 +125,7 @@ class _Reader:
     def row(self, row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
         """Return the session that a row is, or keep it for the session that it belongs to."""
         name = text(row.get("session_id"))
-        noted = self.noted.setdefault(name, Counter()) if name else odd
+        noted = self._noted(name) if name else odd
         lengths = lengths_of(row) or _estimated(row, noted)
         if lengths is None:
             odd[UNUSABLE] += 1
@@ -153,6 +153,11 @@ class _Reader:
         if self.said is not None:
             self.said.setdefault(name, []).append(text_in(row.get("text_input")))
         return None
+
+    def _noted(self, name: str) -> Counter[str]:
+        if name not in self.noted:
+            self.noted[name] = Counter()
+        return self.noted[name]
 
     def _cached(self, hashes: str, prompt: int, odd: Counter[str]) -> int:
         if not hashes:

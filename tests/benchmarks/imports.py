@@ -223,16 +223,16 @@ def sessions_plus(draw: Random) -> Iterator[Row]:
 
 
 def agentic_mooncake(draw: Random) -> Iterator[Row]:
-    """Yield agents one after another: twenty requests, each going on with the one before."""
+    """Yield agents one after another: twenty requests, each going on with the one before; blocks of 64."""
     fresh = count(1)
     for agent in count():
-        hashes: list[int] = []
+        hashes = [*range(1, 90), *(next(fresh) for _ in range(20))]
         for turn in range(20):
-            hashes = [*hashes, *(next(fresh) for _ in range(draw.randrange(1, 5)))]
+            hashes = [*hashes, *(next(fresh) for _ in range(draw.randrange(5, 25)))]
             links = {"wait_for": [f"a{agent}-{turn - 1}"], "tool_wait_ms": 900, "delay": 20} if turn else {}
             yield {
                 "request_id": f"a{agent}-{turn}", "session_id": f"agent-{agent}", **links,
-                "input_length": 512 * len(hashes) - 9, "output_length": draw.randrange(1, 900),
+                "input_length": 64 * len(hashes) - 9, "output_length": draw.randrange(1, 900),
                 "hash_ids": hashes, "timestamp": agent * 700 + turn * 9000, "prefix_reset": not turn,
             }  # fmt: skip
 
