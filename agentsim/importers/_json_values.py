@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import STRICT_JSON, joined, lines_of
+from agentsim.importers.base import STRICT_JSON, decoded, joined, lines_of
 
 DAMAGED = "damaged rows left out"
 _LONGEST_NAME = 200
@@ -27,7 +27,7 @@ def text(value: Any) -> str:
 def json_value(source: str) -> Any:
     """Return what JSON text holds; `ValueError` where it is none, or nested too deep to be read."""
     try:
-        return STRICT_JSON.decode(source)
+        return decoded(source, STRICT_JSON)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

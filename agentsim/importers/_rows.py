@@ -6,7 +6,6 @@ read is read, what cannot is counted; only a file that gives nothing at all is a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._values import EARLIEST_S, Odd
-from agentsim.importers.base import BOM, damage_of, opened
+from agentsim.importers.base import ANY_JSON, BOM, damage_of, decoded, opened
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -84,7 +83,7 @@ def _row(raw: bytes, odd: Odd, begins: bytes) -> Row | None:
 
 def _object(raw: bytes) -> Row | None:
     try:
-        value = json.loads(raw.decode())
+        value = decoded(raw.decode(), ANY_JSON)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

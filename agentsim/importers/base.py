@@ -301,6 +301,17 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
+def decoded(text: str, decoder: json.JSONDecoder) -> Any:
+    """Return what a decoder makes of text; of a row without anything around it in less time."""
+    try:
+        value, end = decoder.raw_decode(text)
+    except ValueError:
+        return decoder.decode(text)
+    return value if not text[end:].strip(_JSON_SPACE) else decoder.decode(text)
+
+
+_JSON_SPACE = " \t\n\r"
+ANY_JSON = json.JSONDecoder()
 STRICT_JSON = json.JSONDecoder(parse_constant=_no_number)
 """Raises `ValueError` for `NaN` and infinities, which are no JSON."""
 
