@@ -17,8 +17,13 @@ _LONGEST_NAME = 200
 
 def text(value: Any) -> str:
     """Return an identifier or a name, empty where there is none; equal ones share memory."""
+    return intern(value[:_LONGEST_NAME]) if type(value) is str else plain_text(value)
+
+
+def plain_text(value: Any) -> str:
+    """Return the same of what stands there once: to share it would take more memory than it saves."""
     if type(value) is str:
-        return intern(value if len(value) <= _LONGEST_NAME else value[:_LONGEST_NAME])
+        return value[:_LONGEST_NAME]
     if type(value) is int and abs(value) < 10**40:
         return str(value)
     return ""

@@ -10,12 +10,12 @@ all others are known to be earlier, that gives this one's length.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agentsim.importers._blocks import SeenBlocks
-from agentsim.importers._json_values import DAMAGED, text
+from agentsim.importers._json_values import DAMAGED, plain_text, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
@@ -33,6 +33,7 @@ from agentsim.importers._values import FURTHEST_S, instant_ns, seconds, tokens
 from agentsim.importers.mooncake import AGENTIC
 from agentsim.recorded import RecordedLane, RecordedSession
 
+_CHARS = 256 * 2**10
 _TIMES = ("timestamp", "created_time", "not_before_ms")
 BLOCKS = (512, 64, 16, 128, 256, 32, 1024, 2, 4, 8)
 """Sizes of a block that version 1 may have, which does not say it: the one that fits most rows."""
@@ -75,11 +76,12 @@ class _Row:
     agent: str
     request: Request
     timed: bool
-    waits_for: tuple[str, ...]
+    waits_for: tuple[str | _Row, ...]
     branches: tuple[str, ...]
     blocks: int = 0
     leading: int = 0
     above: tuple[_Row, ...] = ()
+    top: _Row | None = None
 
 
 class _Trace:
@@ -87,7 +89,9 @@ class _Trace:
 
     def __init__(self, odd: Counter[str]) -> None:
         self.odd, self.rows = odd, dict[str, _Row]()
-        self.seen: dict[str, SeenBlocks] = {}
+        self.seen, self.plays = SeenBlocks(), dict[str, SeenBlocks]()
+        self.waiting: list[tuple[_Row, str]] = []
+        self.chars = 0
         self.block_size = 0
         self.fitting: Counter[int] = Counter()
 
@@ -106,14 +110,28 @@ class _Trace:
         hashes = hashes_of(row)
         read.blocks = blocks_in(hashes)
         if hashes:
-            read.leading = self._seen(read.play).leading(hashes)
+            self._look_up_later(read, hashes)
             self._note_fitting(read.blocks, lengths[0])
+        read.waits_for = tuple([self.rows.get(name, name) for name in _waited(row)])
         self.rows[read.id] = read
 
-    def _seen(self, play: str) -> SeenBlocks:
-        if play not in self.seen:
-            self.seen[play] = SeenBlocks()
-        return self.seen[play]
+    def _look_up_later(self, row: _Row, hashes: str) -> None:
+        """Look up the blocks of a row with the next rows', or at once where a play has a cache of its own."""
+        if row.play:
+            if row.play not in self.plays:
+                self.plays[row.play] = SeenBlocks()
+            row.leading = self.plays[row.play].leading(hashes)
+            return
+        self.waiting.append((row, hashes))
+        self.chars += len(hashes)
+        if self.chars > _CHARS:
+            self._look_up()
+
+    def _look_up(self) -> None:
+        leading = self.seen.leading_each([hashes for _, hashes in self.waiting]) if self.waiting else []
+        for (row, _), known in zip(self.waiting, leading, strict=True):
+            row.leading = known
+        self.waiting, self.chars = [], 0
 
     def _note_fitting(self, blocks: int, prompt: int) -> None:
         """Note the sizes of a block that fit a row, unless the header has said it."""
@@ -135,48 +153,47 @@ class _Trace:
 
     def sessions(self) -> Iterator[list[_Row]]:
         """Yield rows by session: by play, or those that links or an agent's name hold together."""
-        groups = self._groups()
+        self._look_up()
+        self._link()
         sessions: dict[tuple[str, bool], list[_Row]] = {}
         for row in self.rows.values():
-            key = row.play or groups.top(row.id), bool(row.play)
+            key = row.play or _top(row).id, bool(row.play)
             if key not in sessions:
                 sessions[key] = []
             sessions[key].append(row)
-        del groups
+        self.rows = {}
         for key in list(sessions):
             yield sessions.pop(key)
 
-    def _groups(self) -> _Groups:
-        """Return which requests belong together, having put rows in the place of the names they wait for."""
-        groups, agents = _Groups(), dict[str, str]()
+    def _found(self, name: str | _Row) -> _Row | None:
+        return self.rows.get(name) if isinstance(name, str) else name
+
+    def _link(self) -> None:
+        """Put rows in the place of the names they wait for, and together with all that they are linked to."""
+        agents: dict[str, _Row] = {}
         for row in self.rows.values():
-            row.above = tuple([self.rows[name] for name in row.waits_for if name in self.rows])
+            row.above = tuple([found for name in row.waits_for if (found := self._found(name)) is not None])
             self.odd["waits for requests that are missing"] += len(row.waits_for) - len(row.above)
             row.waits_for = ()
             if row.play:
                 continue
-            groups.join(row.id, agents.setdefault(row.agent, row.id) if row.agent else row.id)
-            for name in (*(other.id for other in row.above), *(b for b in row.branches if b in self.rows)):
-                groups.join(row.id, name)
-        return groups
+            _join(row, agents.setdefault(row.agent, row) if row.agent else row)
+            for other in (*row.above, *(self.rows[b] for b in row.branches if b in self.rows)):
+                _join(row, other)
 
 
-class _Groups:
-    """Names that belong together, each group under the name at its top."""
+def _top(row: _Row) -> _Row:
+    """Return the row at the top of those that belong together."""
+    while row.top is not None:
+        row.top = row.top.top or row.top
+        row = row.top
+    return row
 
-    def __init__(self) -> None:
-        self.above: dict[str, str] = {}
 
-    def top(self, name: str) -> str:
-        """Return the name at the top of a group."""
-        while (above := self.above.setdefault(name, name)) != name:
-            self.above[name] = self.above.setdefault(above, above)
-            name = above
-        return name
-
-    def join(self, one: str, other: str) -> None:
-        """Put two groups together."""
-        self.above[self.top(other)] = self.top(one)
+def _join(one: _Row, other: _Row) -> None:
+    above, below = _top(one), _top(other)
+    if above is not below:
+        below.top = above
 
 
 def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
@@ -195,16 +212,21 @@ def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
         _delay_s(row, links),
         _tools(row.get("tool_events")),
     )
-    waits_for = (*_names(row.get("wait_for")), *(text(link.get("request_id")) for link in links))
     return _Row(
-        id=text(row.get("request_id")) or name,
+        id=plain_text(row.get("request_id")) or name,
         play=text(row.get("play_id")),
         agent=text(row.get("session_id")),
         request=request,
         timed=at_s is not None,
-        waits_for=tuple(dict.fromkeys(waits_for)),
+        waits_for=(),
         branches=tuple(_names(row.get("branches"))),
     )
+
+
+def _waited(row: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of what a row waits for, each once."""
+    links = _dicts(row.get("dependencies"))
+    return dict.fromkeys((*_names(row.get("wait_for")), *(plain_text(x.get("request_id")) for x in links)))
 
 
 def _time_of(row: Mapping[str, Any]) -> float | None:
@@ -219,7 +241,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _names(value: Any) -> list[str]:
-    return [found for item in value if (found := text(item))] if isinstance(value, list) else []
+    return [found for item in value if (found := plain_text(item))] if isinstance(value, list) else []
 
 
 def _delay_s(row: Mapping[str, Any], links: list[dict[str, Any]]) -> float | None:
