@@ -26,7 +26,7 @@ from importer_checks import (
 from span_checks import one_in, tokens_of
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers import _blocks, base
+from agentsim.importers import _blocks, agentic_mooncake, base, mooncake
 from agentsim.importers._block_numbers import numbers_in
 from agentsim.importers._blocks import SeenBlocks, TextBlocks
 from agentsim.importers.base import importer_of
@@ -297,3 +297,27 @@ def _read(file: Path) -> Any:
         return list(PLUGIN.sessions(str(file)))
     except ImportFormatError as bad:
         return str(bad)
+
+
+@pytest.mark.parametrize("waiting", [1, 500, 10**6])
+@pytest.mark.parametrize("kinds", ["session", "mixed", "agentic"])
+def test_rows_looked_up_together_have_cached_what_they_would_have_alone(
+    kinds: str, waiting: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is told by its output, and its blocks are looked up in the order of rows, whatever its kind."""
+    monkeypatch.setattr(mooncake, "_WAITING_CHARS", waiting)
+    monkeypatch.setattr(agentic_mooncake, "_CHARS", waiting)
+    draw, size = Random(3), 64 if kinds == "agentic" else 512
+    rows = [[int(block) for block in row.split(", ")] for row in _branching(draw, 600, (1, 40), 0)]
+    text = ""
+    for index, blocks in enumerate(rows):
+        agent = {"session_id": f"s{draw.randrange(9)}"}
+        more = {"session": agent, "agentic": {"request_id": f"r{index}", "wait_for": []} | agent}.get(kinds)
+        more = draw.choice([{}, {"model": "m"}, agent]) if more is None else more
+        lengths = {"input_length": size * len(blocks), "output_length": index, "hash_ids": blocks}
+        text += json.dumps({"timestamp": index, **lengths, **more}) + "\n"
+    (tmp_path / "log.jsonl").write_text(text)
+    importer = agentic_mooncake.PLUGIN if kinds == "agentic" else PLUGIN
+    calls = [call for session in importer.sessions(str(tmp_path / "log.jsonl")) for call in session.calls]
+    cached = [call.cached_tokens for call in sorted(calls, key=lambda call: call.output_tokens)]
+    assert cached == [size * count for count in _blocks_seen(rows, 10**6)]

@@ -162,7 +162,8 @@ def lane_events(requests: Sequence[Request], odd: Counter[str]) -> tuple[Recorde
         after = requests[index + 1] if index + 1 < len(requests) else None
         if after is not None and request.timing == "absent":
             infer_length(request, after)
-        odd["answers not timed"] += request.timing == "absent"
+        if request.timing == "absent":
+            odd["answers not timed"] += 1
         events.append(request.call())
     return tuple(events)
 
