@@ -68,16 +68,15 @@ PLUGIN = AgenticMooncake()
 
 
 @dataclass(slots=True)
-class _Row:
+class _Row(Request):
     """A row without its hashes: of `blocks`, `leading` had been seen before."""
 
-    id: str
-    play: str
-    agent: str
-    request: Request
-    timed: bool
-    waits_for: tuple[str | _Row, ...]
-    branches: tuple[str, ...]
+    id: str = ""
+    play: str = ""
+    agent: str = ""
+    timed: bool = False
+    waits_for: tuple[str | _Row, ...] = ()
+    branches: tuple[str, ...] = ()
     blocks: int = 0
     leading: int = 0
     above: tuple[_Row, ...] = ()
@@ -148,7 +147,7 @@ class _Trace:
         """Return what was odd about rows, for the first session with what was odd about the file."""
         noted, self.odd = self.odd, Counter()
         size = self.block()
-        noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.request.prompt, size) for r in rows)
+        noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.prompt, size) for r in rows)
         return noted
 
     def sessions(self) -> Iterator[list[_Row]]:
@@ -200,7 +199,7 @@ def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
     at_s = _time_of(row)
     links = _dicts(row.get("dependencies"))
     api_s = seconds(row.get("recorded_api_time_ms"), 1e3)
-    request = Request(
+    return _Row(
         at_s or 0.0,
         lengths[0],
         0,
@@ -211,14 +210,10 @@ def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
         seconds(row.get("tool_wait_ms"), 1e3),
         _delay_s(row, links),
         _tools(row.get("tool_events")),
-    )
-    return _Row(
         id=plain_text(row.get("request_id")) or name,
         play=text(row.get("play_id")),
         agent=text(row.get("session_id")),
-        request=request,
         timed=at_s is not None,
-        waits_for=(),
         branches=tuple(_names(row.get("branches"))),
     )
 
@@ -275,9 +270,9 @@ class _Session:
     def recorded(self) -> RecordedSession:
         """Return the session, its clock started at the first request."""
         self._infer()
-        origin_s = min(row.request.start_s for row in self.rows)
+        origin_s = min(row.start_s for row in self.rows)
         lanes: dict[str, list[_Row]] = {}
-        for row in sorted(self.rows, key=lambda row: row.request.start_s):
+        for row in sorted(self.rows, key=lambda row: row.start_s):
             lanes.setdefault(self._agent(row), []).append(row)
         names: dict[str, str] = {}
         recorded = []
@@ -291,20 +286,20 @@ class _Session:
     def _events(self, rows: list[_Row], origin_s: float) -> Any:
         requests = []
         for row in rows:
-            known, prompt = row.leading, row.request.prompt
+            known, prompt = row.leading, row.prompt
             cached = cached_tokens(known, row.blocks, prompt, self.block) if known else 0
-            requests.append(row.request.at(row.request.start_s - origin_s, cached))
+            requests.append(row.at(row.start_s - origin_s, cached))
         return lane_events(requests, self.odd)
 
     def _infer(self) -> None:
         """Let an answer end where the wait of a request began that waited for it alone, or for it longest."""
         for row in sorted(self.rows, key=lambda row: len(row.above)):
-            wait_s = row.request.wait_s
-            open_ = [above for above in row.above if above.request.timing == "absent"]
+            wait_s = row.wait_s
+            open_ = [above for above in row.above if above.timing == "absent"]
             if len(open_) != 1 or wait_s is None or not (row.timed and open_[0].timed):
                 continue
-            last, end_s = open_[0].request, row.request.start_s - wait_s
-            others_s = [above.request.end_s for above in row.above if above is not open_[0]]
+            last, end_s = open_[0], row.start_s - wait_s
+            others_s = [above.end_s for above in row.above if above is not open_[0]]
             if end_s > last.start_s and all(other_s < end_s for other_s in others_s):
                 last.length_s, last.timing = end_s - last.start_s, "inferred"
 
@@ -346,5 +341,5 @@ def _timed(rows: list[_Row], odd: Counter[str]) -> list[_Row]:
 
 def _start(row: _Row) -> None:
     if not row.timed:
-        ends_s = [above.request.end_s for above in row.above]
-        row.request.start_s = max(ends_s, default=0.0) + (row.request.wait_s or 0.0)
+        ends_s = [above.end_s for above in row.above]
+        row.start_s = max(ends_s, default=0.0) + (row.wait_s or 0.0)
