@@ -6,7 +6,8 @@ Values are SI floats or plain integers after validation; in YAML they carry thei
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
@@ -26,10 +27,20 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        return _check_keys(set(cls.model_fields), data)
+        return _check_keys(_model_keys(cls), data)
 
 
-def unknown_key(key: str, allowed: set[str]) -> PydanticCustomError:
+@cache
+def _model_keys(cls: type[BaseModel]) -> frozenset[str]:
+    return frozenset(cls.model_fields)
+
+
+@cache
+def _dataclass_keys(cls: Any) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(cls))
+
+
+def unknown_key(key: str, allowed: Set[str]) -> PydanticCustomError:
     """Return the validation error for a key that a mapping does not have."""
     text = f"unknown key '{key}'{suggestion(key, allowed) or '.'} Allowed: {', '.join(sorted(allowed))}"
     return PydanticCustomError("unknown_key", "{text}", {"text": text, "key": key})
@@ -37,10 +48,10 @@ def unknown_key(key: str, allowed: set[str]) -> PydanticCustomError:
 
 def known_keys(cls: type, data: Any) -> Any:
     """Return the data of a plain dataclass in a schema; unknown keys are refused, as in `Strict`."""
-    return _check_keys({field.name for field in dataclasses.fields(cls)}, data)
+    return _check_keys(_dataclass_keys(cls), data)
 
 
-def _check_keys(allowed: set[str], data: Any) -> Any:
+def _check_keys(allowed: Set[str], data: Any) -> Any:
     for key in data if isinstance(data, dict) else ():
         if key not in allowed:
             raise unknown_key(str(key), allowed)

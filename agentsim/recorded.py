@@ -89,6 +89,11 @@ class RecordedCompaction:
 RecordedEvent = RecordedCall | RecordedWait | RecordedCompaction
 
 
+def set_time(event: RecordedEvent, start_s: float, duration_s: float) -> None:
+    """Set the time of an event that nobody has seen yet but the importer that makes it."""
+    event.start_s, event.duration_s = start_s, duration_s  # type: ignore[misc]
+
+
 @_record
 class RecordedLane:
     """What one agent did, in order of start. `parent` is the lane that started it, None for the main one."""
@@ -112,13 +117,17 @@ class RecordedLane:
 
 @_record
 class RecordedSession:
-    """One session: its lanes (main first) and what was odd about the record, by count."""
+    """One session: its lanes (main first) and what was odd about the record, by count.
+
+    `id` is what the log calls it where `name` is that of the file, which people change.
+    """
 
     name: str
     format: str
     lanes: tuple[RecordedLane, ...]
     system_tokens: int = 0
     odd: Mapping[str, int] = field(default_factory=dict)
+    id: str = ""
 
     @property
     def calls(self) -> Iterator[RecordedCall]:

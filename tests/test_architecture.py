@@ -69,7 +69,7 @@ THIRD_PARTY = {
     "yaml": ("yaml_file.py",),
     "rich": ("terminal/",),
     "typer": ("cli.py", "commands/"),
-    "numpy": ("calibrate/",),
+    "numpy": ("calibrate/", "importers/_block_numbers.py"),
     "pydantic": (
         "fields.py",
         "yaml_file.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -75,6 +76,25 @@ def test_31_an_archived_session_that_went_on_elsewhere_counts_once(tmp_path: Pat
     sessions, passed_over = observed(tmp_path)
     assert [seen.model_calls for seen in sessions] == [2]
     assert len(passed_over[COPY]) == 1
+
+
+@pytest.mark.parametrize("name", ["0f2d6a10-0000-4000-8000-00000000000a.jsonl", "of today.jsonl"])
+def test_31_a_packed_copy_under_another_name_counts_once(name: str, tmp_path: Path) -> None:
+    rows = (DATA / "claude_code_plain.jsonl").read_bytes()
+    (tmp_path / name).write_bytes(rows)
+    (tmp_path / "saved.jsonl.gz").write_bytes(gzip.compress(rows))
+    sessions, passed_over = observed(tmp_path)
+    assert [seen.model_calls for seen in sessions] == [2]
+    assert [Path(place).name for place in passed_over[COPY]] == ["saved.jsonl.gz"]
+
+
+def test_31_a_session_that_was_resumed_in_another_file_is_no_copy(tmp_path: Path) -> None:
+    rows = (DATA / "claude_code_plain.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "before.jsonl").write_bytes(b"".join(rows[:3]))
+    (tmp_path / "resumed.jsonl").write_bytes(b"".join(rows))
+    sessions, passed_over = observed(tmp_path)
+    assert len(sessions) == 2
+    assert passed_over == {}
 
 
 def test_27_two_runs_of_one_benchmark_task_are_two_sessions(tmp_path: Path) -> None:

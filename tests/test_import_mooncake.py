@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,8 +26,9 @@ from importer_checks import (
 from span_checks import one_in, tokens_of
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers import _serving
-from agentsim.importers._serving import SeenBlocks
+from agentsim.importers import _blocks, agentic_mooncake, base, mooncake
+from agentsim.importers._block_numbers import numbers_in
+from agentsim.importers._blocks import SeenBlocks, TextBlocks
 from agentsim.importers.base import importer_of
 from agentsim.importers.mooncake import PLUGIN
 
@@ -132,8 +134,8 @@ def test_a_prompt_given_as_text_is_estimated_and_says_so(tmp_path: Path) -> None
 
 
 def test_blocks_not_met_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_serving, "GENERATION", 10)
-    seen = SeenBlocks()
+    monkeypatch.setattr(_blocks, "GENERATION", 10)
+    seen = TextBlocks()
     for first in range(0, 100, 5):
         assert seen.leading(", ".join(["kept", *map(str, range(first, first + 5))])) == int(first > 0)
         assert len(seen.young) + len(seen.old) < 40
@@ -215,8 +217,8 @@ def test_what_is_cached_is_what_looking_at_every_block_gives(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_serving, "GENERATION", most)
-    monkeypatch.setattr(_serving, "KEPT_CHARS", 40_000)
+    monkeypatch.setattr(_blocks, "GENERATION", most)
+    monkeypatch.setattr(_blocks, "KEPT_CHARS", 40_000)
     draw = Random(1)
     rows = [[draw.randrange(9), *range(10, 10 + draw.randint(*lengths))] for _ in range(20)]
     for _ in range(180):
@@ -228,3 +230,94 @@ def test_what_is_cached_is_what_looking_at_every_block_gives(
     log.write_text("".join(json.dumps(one, separators=separators) + "\n" for one in made))
     cached = [next(session.calls).cached_tokens for session in PLUGIN.sessions(str(log))]
     assert cached == [512 * count for count in _blocks_seen(rows, most)]
+
+
+def _branching(draw: Random, count: int, lengths: tuple[int, int], ids: int) -> Iterator[str]:
+    """Yield rows that go on with rows before, and some that hold any ids in any order, twice as well."""
+    rows, fresh = [[0]], 0
+    for _ in range(count):
+        before = draw.choice(rows[-50:])
+        size = draw.randint(*lengths)
+        row = [*before[: draw.randrange(len(before) + 1)], *range(fresh, fresh + size)]
+        fresh += size
+        if draw.random() < 0.2:
+            row = draw.choices(range(fresh), k=size)
+        rows.append(row)
+        yield ", ".join(str(block + ids) for block in row)
+
+
+@pytest.mark.parametrize("ids", [0, 2**27 - 2000, 2**61], ids=["small", "too large on the way", "large"])
+@pytest.mark.parametrize("most", [17, 60, 10**6])
+@pytest.mark.parametrize("lengths", [(1, 5), (30, 90)], ids=["short", "long"])
+def test_batches_of_rows_give_what_row_after_row_gives(
+    lengths: tuple[int, int], most: int, ids: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one hash has several before it, over more generations than an array can count."""
+    monkeypatch.setattr(_blocks, "GENERATION", most)
+    draw, plain, batched, found = Random(2), TextBlocks(), SeenBlocks(), list[int]()
+    rows = list(_branching(draw, 4000, lengths, ids))
+    while len(found) < len(rows):
+        size = draw.choice([1, 2, 30, 300])
+        batch = rows[len(found) : len(found) + size]
+        found += batched.leading_each(batch) if size > 1 else [batched.leading(batch[0])]
+    assert found == [plain.leading(row) for row in rows]
+    assert sum(found) > 1000
+
+
+@pytest.mark.parametrize("listed", ["07", "1 2", "1,, 2", "-1", "x", "1, , 2", "1,2", "9" * 30, "", "1, "])
+def test_hashes_that_json_would_write_otherwise_are_no_numbers(listed: str) -> None:
+    assert numbers_in([listed]) is None
+
+
+LINES = st.sampled_from(
+    [row(), row(hash_ids=[1, 3]), row(hash_ids=[2**70]), row(hash_ids=[]), row(session_id="s"), "", "{", "7",
+     row().replace(", ", ","), row().replace("1, 2", "1,  2"), row().replace("1, 2", "01, 2"),
+     row().replace("1, 2", "1,, 2"), row(input_length=5), row(model="é"), row() + " ", row() + "\r", "[]",
+     row().replace("1, 2", "1, , 2"), row().replace("1, 2", "1,2"), row() + row(), row()[:-1]]
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(lines=st.lists(LINES, min_size=1, max_size=30), ends=st.sampled_from(["", "\n", "\n\n"]))
+def test_rows_read_in_bulk_are_those_read_one_by_one(
+    lines: list[str], ends: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "bulk.jsonl"
+    file.write_text("\n".join(lines) + ends, "utf-8", newline="")
+    found = []
+    for size in (64, 400, 10**6, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(base, "_BLOCK_BYTES", size)
+            found.append(_read(file))
+    assert found[:-1] == found[-1:] * 3
+
+
+def _read(file: Path) -> Any:
+    try:
+        return list(PLUGIN.sessions(str(file)))
+    except ImportFormatError as bad:
+        return str(bad)
+
+
+@pytest.mark.parametrize("waiting", [1, 500, 10**6])
+@pytest.mark.parametrize("kinds", ["session", "mixed", "agentic"])
+def test_rows_looked_up_together_have_cached_what_they_would_have_alone(
+    kinds: str, waiting: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is told by its output, and its blocks are looked up in the order of rows, whatever its kind."""
+    monkeypatch.setattr(mooncake, "_WAITING_CHARS", waiting)
+    monkeypatch.setattr(agentic_mooncake, "_CHARS", waiting)
+    draw, size = Random(3), 64 if kinds == "agentic" else 512
+    rows = [[int(block) for block in row.split(", ")] for row in _branching(draw, 600, (1, 40), 0)]
+    text = ""
+    for index, blocks in enumerate(rows):
+        agent = {"session_id": f"s{draw.randrange(9)}"}
+        more = {"session": agent, "agentic": {"request_id": f"r{index}", "wait_for": []} | agent}.get(kinds)
+        more = draw.choice([{}, {"model": "m"}, agent]) if more is None else more
+        lengths = {"input_length": size * len(blocks), "output_length": index, "hash_ids": blocks}
+        text += json.dumps({"timestamp": index, **lengths, **more}) + "\n"
+    (tmp_path / "log.jsonl").write_text(text)
+    importer = agentic_mooncake.PLUGIN if kinds == "agentic" else PLUGIN
+    calls = [call for session in importer.sessions(str(tmp_path / "log.jsonl")) for call in session.calls]
+    cached = [call.cached_tokens for call in sorted(calls, key=lambda call: call.output_tokens)]
+    assert cached == [size * count for count in _blocks_seen(rows, 10**6)]

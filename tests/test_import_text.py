@@ -12,6 +12,7 @@ from test_import_limits import LOGS_OF, OWN, SESSION, rows_in
 from agentsim import plugins, yaml_file
 from agentsim.errors import ImportFormatError
 from agentsim.importers._build import workflow_document
+from agentsim.importers._claude import Session as Claude
 from agentsim.importers._observe import observe
 from agentsim.importers.base import TextAware, sessions_of
 from agentsim.verbs_logs import Reading, import_session
@@ -164,6 +165,42 @@ def test_what_was_said_stands_where_it_was_said(tmp_path):
     first = next(row["message"]["content"] for row in rows if row.get("type") == "user")
     assert steps[0].user.text == first
     assert any(step.generate and step.generate.text for step in steps)
+
+
+NO = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
+ANSWERS = {
+    "told apart": ({"questions": [], "answers": {"Which?": "the red one", "When?": ["now", "later"]}}, "x",
+                   "the red one\nnow\nlater"),
+    "in the harness' words": ({}, 'User has answered your questions: "Which?"="red". Go on.', "red"),
+    "a refusal with words": ("Error: no", NO + "use the other file", "use the other file"),
+    "a refusal without": ("Error: no", "The user doesn't want to proceed with this tool use.", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_a_human_answered_to_a_tool_that_asks_is_what_a_human_said(name):
+    outcome, content, words = ANSWERS[name]
+    rows = rows_in((DATA / "claude_code_human_waits.jsonl").read_text())
+    rows[2]["toolUseResult"] = outcome
+    rows[2]["message"]["content"][0]["content"] = content
+    for keep_text, said in ((True, words), (False, "")):
+        session = Claude("s", "claude_code", "log:1", keep_text=keep_text)
+        for row in rows:
+            session.take(row)
+        assert list(session.read().calls)[1].said == said
+
+
+def test_answers_to_a_question_of_codex_are_kept_without_it(tmp_path):
+    rows = rows_in((DATA / "codex_plain.jsonl").read_text())
+    items = [row["payload"] for row in rows if row["type"] == "response_item"]
+    call = next(item for item in items if item["type"] == "function_call")
+    result = next(item for item in items if item["type"] == "function_call_output")
+    call["name"] = "request_user_input"
+    result["output"] = json.dumps({"answers": {"which": {"answers": ["the red one"]}}})
+    log = tmp_path / "s.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [kept] = sessions_of(plugins.load("importers", "codex"), str(log), keep_text=True)
+    assert "the red one" in [call.said for call in kept.calls]
 
 
 TEXTS = ["a\u2028b\u0085c", 'say "x": {y}\n- z: \\', "\ud83d\ude00 \ud800", "#\t\x00", "é"]

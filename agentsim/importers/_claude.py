@@ -9,6 +9,7 @@ say less than their links. Rows that a resume stamped anew share one time; such 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from agentsim.importers._rows import (
     name_of,
     session_of,
 )
-from agentsim.importers._texts import text_in, together, written
+from agentsim.importers._texts import answers_in, text_in, together, written
 from agentsim.importers._values import Odd, counted, duration, time_of
 from agentsim.importers.base import objects
 from agentsim.recorded import RecordedSession
@@ -31,6 +32,8 @@ from agentsim.recorded import RecordedSession
 _ASKING = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode"})
 _AGENTS = frozenset({"Task", "Agent", "Workflow", "TaskOutput", "AgentOutputTool", "Skill"})
 _REFUSED = ("The user doesn't want to proceed", "User rejected", "Error: The user doesn't want to proceed")
+_ANSWER = re.compile(r'"="([^"]*)"')
+_TOLD = "the user said:\n"
 _MAX_HOPS = 10_000
 
 
@@ -77,6 +80,7 @@ class Session:
     clock_s: float | None = None
     side: str | None = None
     keep_text: bool = False
+    id: str = ""
 
     def read(self) -> RecordedSession:
         """Return the session. Raises `ImportFormatError` where it holds no call."""
@@ -86,11 +90,12 @@ class Session:
         lanes = lanes_of(self.lanes, self.calls, self.uses, self.kinds, self.odd)
         self.calls.clear()
         self.uses.clear()
-        return session_of(self.name, self.form, lanes, self.odd, self.place)
+        return session_of(self.name, self.form, lanes, self.odd, self.place, self.id)
 
     def take(self, row: Row, agent: str | None = None) -> None:
         """Read one row; `agent` is the sub-agent whose file it is from."""
         kind, uuid = row.get("type"), key_of(row.get("uuid"))
+        self.id = self.id or key_of(row.get("sessionId")) or ""
         if kind not in ("assistant", "user", "system") and uuid is None:
             return
         if uuid is not None and hash(uuid) in self.nodes:
@@ -295,6 +300,8 @@ class Session:
         use.exact = use.own_s is not None and use.name not in _AGENTS
         refused = outcome if isinstance(outcome, str) else _text_of(block.get("content"))
         use.asks_human = use.asks_human or refused.startswith(_REFUSED)
+        if self.keep_text and use.asks_human:
+            self.lanes[lane].said.append(answers_in(outcome) or _answered(text_in(block.get("content"))))
 
     def _own_s(self, outcome: Row) -> float | None:
         """Return what a tool's own clock says."""
@@ -336,6 +343,12 @@ def _text_of(content: Any) -> str:
         return content
     texts = (block.get("text") for block in objects(content))
     return next((text for text in texts if isinstance(text, str)), "")
+
+
+def _answered(text: str) -> str:
+    """Return a human's own words out of what the harness made of them for the model."""
+    _, told, words = text.partition(_TOLD)
+    return words.strip() if told else together(_ANSWER.findall(text))
 
 
 def _said(row: Row, text: str) -> Mark:

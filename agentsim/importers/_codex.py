@@ -28,7 +28,7 @@ from agentsim.importers._rows import (
     tool_waits,
     waited_for_human,
 )
-from agentsim.importers._texts import text_in, together, written
+from agentsim.importers._texts import answers_in, json_in, text_in, together, written
 from agentsim.importers._values import Odd, duration, number, time_of
 from agentsim.recorded import RecordedCompaction, RecordedEvent, RecordedSession, WaitKind
 
@@ -248,11 +248,17 @@ class Session:
         else:
             own_s = self.owns.pop(key, None)
             use.own_s = own_s if own_s is not None else wall_s(item.get("output"))
-            use.result_text = text_in(item.get("output")) if self.keep_text else ""
+            if self.keep_text:
+                self._keep_result(use, item.get("output"))
             use.end_s = self._known(at_s)
             if not use.timed:
                 use.end_s = self.clock_s = max(use.end_s, use.start_s + (use.own_s or 0.0))
         self._input(at_s, chars_of(item, "output", "tools"))
+
+    def _keep_result(self, use: ToolUse, output: Any) -> None:
+        use.result_text = text_in(output)
+        if use.asks_human:
+            self.said = together([self.said, answers_in(json_in(output))])
 
     # ---- events
 

@@ -129,4 +129,10 @@ def _texts(content: Any) -> Iterator[str]:
 
 def chars_of(item: Row, *keys: str) -> int:
     """Return the length of an item's texts; images are left out."""
-    return sum(len(text) for key in keys for text in _texts(item.get(key)))
+    chars = 0
+    for content in map(item.get, keys):
+        if isinstance(content, str):
+            chars += len(content)
+        elif content:
+            chars += sum(map(len, _texts(content)))
+    return chars

@@ -62,24 +62,31 @@ def _new_ones(
         walk.pass_over(file, "part of another file's session")
         return
     for session in sessions_of(importer, file, keep_text):
-        identity = _identity(session)
-        if identity in told:
+        identities = _identities(session)
+        if not told.isdisjoint(identities):
             walk.pass_over(file, "a session that another file holds, too")
             continue
         if len(told) < REMEMBERED:
-            told.add(identity)
+            told.update(identities)
         yield session
 
 
-def _identity(session: RecordedSession) -> int:
-    """Return what two files that hold the same session share: its id, else its name and all its tokens.
+def _identities(session: RecordedSession) -> list[int]:
+    """Return what two files that hold the same session share: its id, else a name and all its calls.
 
-    A name alone says little: two runs of a benchmark give their sessions the same ones.
+    A name alone says little: two runs of a benchmark give their sessions the same ones. Nor does an id
+    within a log: a session that was resumed begins with the rows, and so the id, of the one before.
     """
     if _UUID.search(session.name):
-        return hash((session.format, session.name))
-    tokens = tuple((c.prompt_tokens, c.cached_tokens, c.output_tokens) for c in session.calls)
-    return hash((session.format, session.name, tokens))
+        found = [hash((session.format, session.name))]
+    else:
+        found = [_of_calls(session, session.name)]
+    return [*found, _of_calls(session, session.id)] if session.id else found
+
+
+def _of_calls(session: RecordedSession, name: str) -> int:
+    calls = [(c.start_s, c.prompt_tokens, c.cached_tokens, c.output_tokens) for c in session.calls]
+    return hash((session.format, name, *calls))
 
 
 def count_files(path: str) -> int:

@@ -9,22 +9,30 @@ from sys import intern
 from typing import Any
 
 from agentsim.errors import ImportFormatError
-from agentsim.importers.base import STRICT_JSON, joined, lines_of
+from agentsim.importers.base import STRICT_JSON, decoded, joined, lines_of
 
 DAMAGED = "damaged rows left out"
+_LONGEST_NAME = 200
 
 
 def text(value: Any) -> str:
     """Return an identifier or a name, empty where there is none; equal ones share memory."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**40:
+    return intern(value[:_LONGEST_NAME]) if type(value) is str else plain_text(value)
+
+
+def plain_text(value: Any) -> str:
+    """Return the same of what stands there once: to share it would take more memory than it saves."""
+    if type(value) is str:
+        return value[:_LONGEST_NAME]
+    if type(value) is int and abs(value) < 10**40:
         return str(value)
-    return intern(value[:200]) if isinstance(value, str) else ""
+    return ""
 
 
 def json_value(source: str) -> Any:
     """Return what JSON text holds; `ValueError` where it is none, or nested too deep to be read."""
     try:
-        return STRICT_JSON.decode(source)
+        return decoded(source, STRICT_JSON)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from operator import attrgetter
 from typing import Any
 
 from agentsim import units
@@ -122,8 +124,8 @@ class Totals:
 
     def add(self, session: RecordedSession) -> None:
         """Add a session; a row of a serving trace, of which there are millions, in a shorter way."""
-        main = session.lanes[0].events
-        alone = main[0] if len(main) == len(session.lanes) == 1 else None
+        lanes = session.lanes
+        alone = lanes[0].events[0] if len(lanes) == len(lanes[0].events) == 1 else None
         if isinstance(alone, RecordedCall) and self.sessions:
             self._add_call(session, alone)
         else:
@@ -131,8 +133,6 @@ class Totals:
 
     def _add_call(self, session: RecordedSession, call: RecordedCall) -> None:
         self.sessions += 1
-        self.elapsed_s += call.duration_s
-        self.model_s += call.duration_s
         self.prompt_tokens += call.prompt_tokens
         self.cached_tokens += call.cached_tokens
         self.contexts[call.prompt_tokens] += 1
@@ -140,6 +140,8 @@ class Totals:
         if session.odd:
             self.odd.update(session.odd)
         if call.duration_s:
+            self.elapsed_s += call.duration_s
+            self.model_s += call.duration_s
             self._add_slow(_slowest(session.name, [call], []))
 
     def _add(self, seen: Observation) -> None:
@@ -228,9 +230,14 @@ def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:
 
 
 def _slowest(session: str, calls: list[RecordedCall], tools: list[RecordedWait]) -> tuple[Slow, ...]:
-    found = [Slow(tool.name, session, tool.duration_s) for tool in tools]
-    found += [Slow(f"answer of {call.model or 'the model'}", session, call.duration_s) for call in calls]
+    longest = nlargest(SLOWEST, tools, key=_length)
+    found = [Slow(tool.name, session, tool.duration_s) for tool in longest]
+    answers = nlargest(SLOWEST, calls, key=_length)
+    found += [Slow(f"answer of {call.model or 'the model'}", session, call.duration_s) for call in answers]
     return _longest(found)
+
+
+_length = attrgetter("duration_s")
 
 
 def _longest(found: Iterable[Slow]) -> tuple[Slow, ...]:

@@ -6,16 +6,15 @@ read is read, what cannot is counted; only a file that gives nothing at all is a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._values import EARLIEST_S, Odd
-from agentsim.importers.base import BOM, damage_of, opened
+from agentsim.importers.base import ANY_JSON, BOM, damage_of, decoded, opened
 from agentsim.recorded import (
     RecordedCall,
     RecordedEvent,
@@ -24,6 +23,7 @@ from agentsim.recorded import (
     RecordedWait,
     Timing,
     WaitKind,
+    set_time,
 )
 
 Row = dict[str, Any]
@@ -83,7 +83,7 @@ def _row(raw: bytes, odd: Odd, begins: bytes) -> Row | None:
 
 def _object(raw: bytes) -> Row | None:
     try:
-        value = json.loads(raw.decode())
+        value = decoded(raw.decode(), ANY_JSON)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -253,7 +253,9 @@ class Lane:
     events: list[RecordedEvent] = field(default_factory=list)
 
 
-def session_of(name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str) -> RecordedSession:
+def session_of(
+    name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str, id: str = ""
+) -> RecordedSession:
     """Return a session whose clock starts at its first event; lanes without events are left out.
 
     The main lane is the first that is left. Raises `ImportFormatError` at `place` where no call is.
@@ -269,7 +271,7 @@ def session_of(name: str, form: str, lanes: Sequence[Lane], odd: Odd, place: str
         RecordedLane(x.name, None if x is main else _parent(x, parents, main), _from(origin_s, x.events))
         for x in kept
     )
-    return RecordedSession(name, form, recorded, odd=dict(sorted((+odd).items())))
+    return RecordedSession(name, form, recorded, odd=dict(sorted((+odd).items())), id=id)
 
 
 def _origin_s(events: list[RecordedEvent]) -> float:
@@ -294,8 +296,8 @@ def _parent(lane: Lane, parents: Mapping[str, str | None], main: Lane) -> str:
 
 def _from(origin_s: float, events: list[RecordedEvent]) -> tuple[RecordedEvent, ...]:
     events.sort(key=lambda event: event.start_s)
-    for index, event in enumerate(events):  # in place: a log may hold a hundred thousand
+    for event in events:  # in place: a log may hold a hundred thousand
         start_s = max(round(event.start_s - origin_s, _DIGITS), 0.0)  # what has no time stands at the start
         length_s = max(round(event.end_s - origin_s, _DIGITS) - start_s, 0.0)
-        events[index] = replace(event, start_s=start_s, duration_s=round(length_s, _DIGITS))
+        set_time(event, start_s, round(length_s, _DIGITS))
     return tuple(events)

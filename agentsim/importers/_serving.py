@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from agentsim.errors import ImportFormatError
@@ -21,76 +20,8 @@ from agentsim.recorded import RecordedCall, RecordedEvent, RecordedWait, Timing
 TOOL, DELAY, UNTIMED = "tools and waits", "delay", "answer not timed, and wait"
 MISFIT = "hash_ids do not fit input_length"
 UNUSABLE = "rows without usable lengths left out"
-_NUMBERS = r"([0-9][0-9, ]*+)"
-_HASHES = re.compile(rf'"hash_ids": ?\[{_NUMBERS}\]', re.ASCII)
-_ROW = re.compile(
-    r'\{"timestamp": ?\d{1,15}, ?"input_length": ?(\d{1,8}), ?"output_length": ?(\d{1,8}), ?'
-    rf'"hash_ids": ?\[{_NUMBERS}\]\}}\s*+',
-    re.ASCII,
-)
-GENERATION = 500_000
-"""So many blocks are remembered for certain, and at most twice as many: what is older has left the cache."""
-_DEPTHS = (8192, 2048, 512, 128)
-"""Lengths of beginnings, in characters, that prompts are told by; a short one is faster looked up whole."""
-_SHORT = 256
-KEPT_CHARS = 16 * 2**20
-"""So much text of hashes is kept, to compare the next prompt with."""
-
-
-class SeenBlocks:
-    """The block hashes seen so far; those not met for long are forgotten, so that memory is bounded.
-
-    Hashes are text, `7, 8, 9`. Most prompts go on with one before: `last` holds the latest hashes behind
-    beginnings of several lengths, so that only what follows the common part is taken apart. Whatever
-    `last` holds is in `young`.
-    """
-
-    __slots__ = ("kept", "last", "old", "young")
-
-    def __init__(self) -> None:
-        self.young: set[str] = set()
-        self.old: set[str] = set()
-        self.last: dict[int, str] = {}
-        self.kept = 0
-
-    def leading(self, hashes: str) -> int:
-        """Return how many blocks from the first on were seen before, and remember all of them."""
-        size, common, last = len(hashes), 0, self.last
-        if size < _SHORT:
-            return self._look_up(hashes.split(", "))
-        for depth in _DEPTHS:
-            if depth < size:
-                key = hash(hashes[:depth])
-                if not common and (before := last.get(key)) is not None:
-                    common = _common(before, hashes)
-                last[key] = hashes
-        self.kept += size
-        count = hashes.count(",", 0, common)
-        return count + 1 if common == size else count + self._look_up(hashes[common:].split(", "))
-
-    def _look_up(self, blocks: list[str]) -> int:
-        young, old = self.young, self.old
-        known = (lambda block: block in young or block in old) if old else young.__contains__
-        count = len(list(takewhile(known, blocks)))
-        young.update(blocks if old else blocks[count:])
-        full = len(young) > GENERATION
-        if full:
-            self.old, self.young = young, set()
-        if full or self.kept > KEPT_CHARS:
-            self.last, self.kept = {}, 0
-        return count
-
-
-def _common(before: str, hashes: str) -> int:
-    """Return up to where `hashes` has the same blocks as `before`: where its next one begins, or its end."""
-    size = min(len(before), len(hashes))
-    one, other = before[:size].encode(), hashes[:size].encode()
-    differing = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")  # far faster than a loop
-    same = size - (differing.bit_length() + 7) // 8
-    if same == size and (before[size : size + 1] or ",") == "," == (hashes[size : size + 1] or ","):
-        return min(size + 2, len(hashes))
-    end = hashes.rfind(",", 0, same)
-    return end + 2 if end > 0 else 0
+NUMBERS = r"([0-9][0-9, ]*+)"
+_HASHES = re.compile(rf'"hash_ids": ?\[{NUMBERS}\]', re.ASCII)
 
 
 def hashes_of(row: Mapping[str, Any]) -> str:
@@ -113,23 +44,10 @@ def _written(block: int | str) -> str:
     return plain if plain.isalnum() and plain.isascii() else ascii(plain).replace(",", "\\2c")
 
 
-Plain = tuple[int, int, str]
-"""Prompt tokens, output tokens and hashes of a row that holds nothing else but its time."""
-
-
-def plain_row(source: str) -> Any:
-    """Return what a line of JSON holds; rows as published traces write them as `Plain`, for speed."""
-    plain = _ROW.fullmatch(source)
-    hashes = None if plain is None else _plain_hashes(plain[3])
-    if plain is None or hashes is None:
-        return json_row(source)
-    return int(plain[1]), int(plain[2]), hashes
-
-
 def json_row(source: str) -> Any:
     """Return what a line of JSON holds; its hashes stay text, for speed."""
     inside = _HASHES.search(source)
-    hashes = None if inside is None else _plain_hashes(inside[1])
+    hashes = None if inside is None else plain_hashes(inside[1])
     if inside is not None and hashes is not None:
         row = json_value(source[: inside.start(1)] + source[inside.end(1) :])
         if isinstance(row, dict) and row.get("hash_ids") == []:
@@ -138,13 +56,15 @@ def json_row(source: str) -> Any:
     return json_value(source)
 
 
-def _plain_hashes(listed: str) -> str | None:
-    """Return numbers with `, ` between them; None where a list of JSON would not be written so."""
+def plain_hashes(listed: str) -> str | None:
+    """Return numbers with `, ` between them; None where lists of JSON, by lines, are not so written."""
     if " " not in listed:
         listed = listed.replace(",", ", ")
     commas = listed.count(",")
-    plain = commas == listed.count(", ") == listed.count(" ") and listed[-1] != " "
-    return listed if plain else None
+    if commas != listed.count(", ") or commas != listed.count(" ") or listed[-1] == " " or ", ," in listed:
+        return None
+    inside = f" {listed},".replace("\n", ", ")
+    return listed if inside.count(" 0") == inside.count(" 0,") else None  # `07` is no number of JSON
 
 
 def blocks_in(hashes: str) -> int:
@@ -219,6 +139,12 @@ class Request:
             return None
         return (self.tool_s or 0.0) + (self.delay_s or 0.0)
 
+    def at(self, start_s: float, cached: int) -> Request:
+        """Return the same request at another time."""
+        made = Request(start_s, self.prompt, cached, self.output, self.model, self.length_s, self.timing)
+        made.tool_s, made.delay_s, made.tools, made.said = self.tool_s, self.delay_s, self.tools, self.said
+        return made
+
     def call(self) -> RecordedCall:
         """Return the request as a model call."""
         cached = min(self.cached, self.prompt)
@@ -236,7 +162,8 @@ def lane_events(requests: Sequence[Request], odd: Counter[str]) -> tuple[Recorde
         after = requests[index + 1] if index + 1 < len(requests) else None
         if after is not None and request.timing == "absent":
             infer_length(request, after)
-        odd["answers not timed"] += request.timing == "absent"
+        if request.timing == "absent":
+            odd["answers not timed"] += 1
         events.append(request.call())
     return tuple(events)
 

@@ -106,6 +106,8 @@ class Usage(NamedTuple):
 
 def flat(attributes: Any) -> dict[str, Any]:
     """Return attributes, nested or not, by dotted name; lists are left out."""
+    if isinstance(attributes, dict) and not any(isinstance(value, dict) for value in attributes.values()):
+        return {key: value for key, value in attributes.items() if key and not isinstance(value, list)}
     found: dict[str, Any] = {}
     stack: list[tuple[str, Any, int]] = [("", attributes, 0)]
     while stack:
@@ -121,7 +123,7 @@ def flat(attributes: Any) -> dict[str, Any]:
 def kind_of(attributes: Attributes) -> Kind:
     """Return what a span did, `other` where its attributes do not say it."""
     for key in _KIND_KEYS:
-        if kind := _KINDS.get(text(attributes.get(key)).lower()):
+        if key in attributes and (kind := _KINDS.get(text(attributes[key]).lower())):
             return kind
     if kind := _OPERATIONS.get(text(attributes.get("gen_ai.operation.name")).lower()):
         return kind
@@ -197,7 +199,7 @@ def ttft_of(attributes: Attributes) -> float | None:
     """Return the time to the first token in s, None where it is not told."""
     for keys, per_s in ((_TTFT_S, 1.0), (_TTFT_MS, 1000.0)):
         for key in keys:
-            if (found := seconds(attributes.get(key), per_s)) is not None:
+            if key in attributes and (found := seconds(attributes[key], per_s)) is not None:
                 return found
     return None
 
@@ -217,4 +219,7 @@ def _first(attributes: Attributes, keys: Iterable[str]) -> int | None:
 
 
 def _text(attributes: Attributes, keys: Iterable[str]) -> str:
-    return next((found for key in keys if (found := text(attributes.get(key)))), "")
+    for key in keys:
+        if key in attributes and (found := text(attributes[key])):
+            return found
+    return ""

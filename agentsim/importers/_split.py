@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import add
 
 from agentsim import units
 from agentsim.importers._build import children_of, gaps_of, groups_of, stretches_of
-from agentsim.recorded import RecordedSession, RecordedWait
+from agentsim.recorded import RecordedCompaction, RecordedSession, RecordedWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,13 @@ class Split:
 
 
 _MODEL, _TOOL, _SUB_MODEL, _SUB_TOOL, _HUMAN, _NOTHING = range(6)
+_Stretch = tuple[float, float, int]
+_PARTS = {"tool": _TOOL, "human": _HUMAN, "harness": _NOTHING}
 
 
 def observed_split(session: RecordedSession) -> Split:
     """Return where the recorded time went; counted in whole nanoseconds, so that nothing is lost."""
-    parts = _swept(_marked(session))
+    parts = of_one_agent(session) or _swept(_marked(session))
     timing = Counter(call.timing for call in session.calls)
     model, tool, sub_model, sub_tool, human, rest = (units.to_s(part) for part in parts)
     known = timing["measured"], timing["inferred"], timing["absent"]
@@ -48,7 +51,40 @@ def observed_split(session: RecordedSession) -> Split:
     )
 
 
-def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
+def of_one_agent(session: RecordedSession) -> list[int] | None:
+    """Return the parts where there is but one agent, in little room; None for any other session.
+
+    What overlaps is swept, and what stands alone only counted: most agents do one thing after another.
+    """
+    if len(session.lanes) > 1:
+        return None
+    parts, together, until = [0] * 6, list[_Stretch](), None
+    for event in session.lanes[0].events:
+        if isinstance(event, RecordedCompaction):
+            continue  # it is part of what nothing else explains
+        start, end = units.to_ns(event.start_s), units.to_ns(event.end_s)
+        if until is None or start >= until:
+            _count(together, parts)
+            parts[_NOTHING] += 0 if until is None else start - until
+            together, until = [], end
+        if end < start or (together and event.start_s < together[-1][0]):
+            return None
+        part = _PARTS[event.kind] if isinstance(event, RecordedWait) else _MODEL
+        together.append((event.start_s, event.end_s, part))
+        until = max(until, end)
+    _count(together, parts)
+    return parts
+
+
+def _count(together: list[_Stretch], parts: list[int]) -> None:
+    if len(together) == 1:
+        start_s, end_s, part = together[0]
+        parts[part] += units.to_ns(end_s) - units.to_ns(start_s)
+    elif together:
+        parts[:] = map(add, parts, _swept(together))
+
+
+def _marked(session: RecordedSession) -> Iterator[_Stretch]:
     """Yield (start, end, part) of every event; waits of the main agent without awaited sub-agents."""
     children = children_of(session)
     for gap in gaps_of(session.lanes[0], children):
@@ -63,10 +99,10 @@ def _marked(session: RecordedSession) -> Iterator[tuple[float, float, int]]:
 
 
 def _part(wait: RecordedWait, tool: int) -> int:
-    return {"tool": tool, "human": _HUMAN, "harness": _NOTHING}[wait.kind]
+    return tool if wait.kind == "tool" else _PARTS[wait.kind]
 
 
-def _swept(stretches: Iterable[tuple[float, float, int]]) -> list[int]:
+def _swept(stretches: Iterable[_Stretch]) -> list[int]:
     """Return nanoseconds by part, each instant counted for the first part that is going on."""
     edges = sorted(
         (units.to_ns(at_s), change, part)

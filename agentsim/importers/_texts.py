@@ -25,6 +25,14 @@ def text_in(content: Any, depth: int = 0) -> str:
     return ""
 
 
+def answers_in(given: Any) -> str:
+    """Return what a human answered to a tool that asks, without the questions; empty where none is told."""
+    answers = given.get("answers") if isinstance(given, dict) else None
+    if isinstance(answers, dict):
+        return together(answers_in(answer) or text_in(answer) for answer in answers.values())
+    return text_in(answers)
+
+
 def written(value: Any) -> str:
     """Return arguments as they were written: text as it is, anything else as JSON."""
     if isinstance(value, str) or value is None:
@@ -33,6 +41,14 @@ def written(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         return ""
+
+
+def json_in(value: Any) -> Any:
+    """Return what a text holds as JSON, anything else as it is; None where a text holds none."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
 
 
 def together(texts: Iterable[str]) -> str:

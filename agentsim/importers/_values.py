@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from agentsim.units import MAX_TOKENS
@@ -30,6 +31,7 @@ FURTHEST_S = (LATEST_NS - EARLIEST_NS) / 1e9
 MOST_TOKENS = MAX_TOKENS // 10
 """In one field: a prompt is the sum of up to three. A total over many calls may be `MAX_TOKENS`."""
 
+_EXACT = 2**53
 UNREADABLE_TIME, ABSURD_LENGTH = "time not readable", "duration negative or absurd"
 UNREADABLE_TOKENS = "token count not readable"
 _EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -39,6 +41,8 @@ _PER_S = ((1e17, 1), (1e14, 10**3), (1e11, 10**6), (0.0, 10**9))
 
 def number(value: Any) -> float | None:
     """Return a finite number, written as one or as text; its size is not checked."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -64,7 +68,8 @@ def counted(value: Any, odd: Odd) -> int:
     if value is None:
         return 0
     found = tokens(value)
-    odd[UNREADABLE_TOKENS] += found is None
+    if found is None:
+        odd[UNREADABLE_TOKENS] += 1
     return found or 0
 
 
@@ -79,6 +84,8 @@ def first_tokens(data: Mapping[str, Any], *keys: str, most: int = MOST_TOKENS) -
 
 def seconds(value: Any, per_s: float = 1.0, longest_s: float = LONGEST_S) -> float | None:
     """Return a length of time in s, `per_s` of whose units make a second."""
+    if value is None:
+        return None
     found = number(value)
     if found is None or not 0 <= found / per_s <= longest_s:
         return None
@@ -88,14 +95,18 @@ def seconds(value: Any, per_s: float = 1.0, longest_s: float = LONGEST_S) -> flo
 def duration(value: Any, odd: Odd, per_s: float = 1.0) -> float | None:
     """Return a length of time in s; one that is given and cannot be believed is noted."""
     found = seconds(value, per_s)
-    odd[ABSURD_LENGTH] += found is None and number(value) is not None
+    if found is None and number(value) is not None:
+        odd[ABSURD_LENGTH] += 1
     return found
 
 
 def instant_ns(value: Any) -> int | None:
     """Return a time in ns since 1970: ISO text (UTC if it names no zone), an epoch of any unit, [s, ns]."""
     if isinstance(value, str):
-        return _within(_epoch_ns(value) if _is_number(value) else _iso_ns(value))
+        plain = _plain_iso_ns(value)
+        if plain is None:
+            plain = _epoch_ns(value) if _is_number(value) else _iso_ns(value)
+        return _within(plain)
     return _within(_pair_ns(value) if isinstance(value, list) else _epoch_ns(value))
 
 
@@ -131,6 +142,21 @@ def _pair_ns(value: list[Any]) -> int | None:
     if len(value) != 2 or not all(isinstance(part, int) for part in value):
         return None
     return int(value[0]) * 10**9 + int(value[1])
+
+
+def _plain_iso_ns(value: str) -> int | None:
+    """Return a time written `2026-03-02T10:00:05.123Z`, as most logs do; None for any other."""
+    if len(value) != 24 or value[16] != ":" or value[19] != "." or value[23] != "Z":
+        return None
+    ms, minute_ns = value[17:19] + value[20:23], _minute_ns(value[:17])
+    if minute_ns is None or not (ms.isdigit() and ms.isascii()) or ms >= "6":
+        return None
+    return minute_ns + int(ms) * 10**6
+
+
+@lru_cache(maxsize=64)
+def _minute_ns(value: str) -> int | None:
+    return _iso_ns(f"{value}00Z")
 
 
 def _iso_ns(value: str) -> int | None:

@@ -10,16 +10,16 @@ all others are known to be earlier, that gives this one's length.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._json_values import DAMAGED, text
+from agentsim.importers._blocks import SeenBlocks
+from agentsim.importers._json_values import DAMAGED, plain_text, text
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
     Request,
-    SeenBlocks,
     blocks_in,
     cached_tokens,
     fits,
@@ -33,6 +33,8 @@ from agentsim.importers._values import FURTHEST_S, instant_ns, seconds, tokens
 from agentsim.importers.mooncake import AGENTIC
 from agentsim.recorded import RecordedLane, RecordedSession
 
+_CHARS = 256 * 2**10
+_TIMES = ("timestamp", "created_time", "not_before_ms")
 BLOCKS = (512, 64, 16, 128, 256, 32, 1024, 2, 4, 8)
 """Sizes of a block that version 1 may have, which does not say it: the one that fits most rows."""
 
@@ -66,19 +68,19 @@ PLUGIN = AgenticMooncake()
 
 
 @dataclass(slots=True)
-class _Row:
+class _Row(Request):
     """A row without its hashes: of `blocks`, `leading` had been seen before."""
 
-    id: str
-    play: str
-    agent: str
-    request: Request
-    timed: bool
-    waits_for: tuple[str, ...]
-    branches: tuple[str, ...]
+    id: str = ""
+    play: str = ""
+    agent: str = ""
+    timed: bool = False
+    waits_for: tuple[str | _Row, ...] = ()
+    branches: tuple[str, ...] = ()
     blocks: int = 0
     leading: int = 0
-    above: list[_Row] = field(default_factory=list)
+    above: tuple[_Row, ...] = ()
+    top: _Row | None = None
 
 
 class _Trace:
@@ -86,7 +88,9 @@ class _Trace:
 
     def __init__(self, odd: Counter[str]) -> None:
         self.odd, self.rows = odd, dict[str, _Row]()
-        self.seen: dict[str, SeenBlocks] = {}
+        self.seen, self.plays = SeenBlocks(), dict[str, SeenBlocks]()
+        self.waiting: list[tuple[_Row, str]] = []
+        self.chars = 0
         self.block_size = 0
         self.fitting: Counter[int] = Counter()
 
@@ -104,10 +108,35 @@ class _Trace:
             return
         hashes = hashes_of(row)
         read.blocks = blocks_in(hashes)
-        read.leading = self.seen.setdefault(read.play, SeenBlocks()).leading(hashes)
-        if hashes and not self.block_size:
-            self.fitting.update([size for size in BLOCKS if fits(read.blocks, lengths[0], size)])
+        if hashes:
+            self._look_up_later(read, hashes)
+            self._note_fitting(read.blocks, lengths[0])
+        read.waits_for = tuple([self.rows.get(name, name) for name in _waited(row)])
         self.rows[read.id] = read
+
+    def _look_up_later(self, row: _Row, hashes: str) -> None:
+        """Look up the blocks of a row with the next rows', or at once where a play has a cache of its own."""
+        if row.play:
+            if row.play not in self.plays:
+                self.plays[row.play] = SeenBlocks()
+            row.leading = self.plays[row.play].leading(hashes)
+            return
+        self.waiting.append((row, hashes))
+        self.chars += len(hashes)
+        if self.chars > _CHARS:
+            self._look_up()
+
+    def _look_up(self) -> None:
+        leading = self.seen.leading_each([hashes for _, hashes in self.waiting]) if self.waiting else []
+        for (row, _), known in zip(self.waiting, leading, strict=True):
+            row.leading = known
+        self.waiting, self.chars = [], 0
+
+    def _note_fitting(self, blocks: int, prompt: int) -> None:
+        """Note the sizes of a block that fit a row, unless the header has said it."""
+        for size in () if self.block_size else BLOCKS:
+            if (blocks - 1) * size < prompt <= blocks * size:
+                self.fitting[size] += 1
 
     def block(self) -> int:
         """Return the tokens of a block: as the header says, else what fits most rows."""
@@ -118,53 +147,59 @@ class _Trace:
         """Return what was odd about rows, for the first session with what was odd about the file."""
         noted, self.odd = self.odd, Counter()
         size = self.block()
-        noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.request.prompt, size) for r in rows)
+        noted[MISFIT] += sum(r.blocks > 0 and not fits(r.blocks, r.prompt, size) for r in rows)
         return noted
 
-    def sessions(self) -> list[list[_Row]]:
-        """Return rows by session: by play, or those that links or an agent's name hold together."""
-        groups = _Groups()
+    def sessions(self) -> Iterator[list[_Row]]:
+        """Yield rows by session: by play, or those that links or an agent's name hold together."""
+        self._look_up()
+        self._link()
+        sessions: dict[tuple[str, bool], list[_Row]] = {}
         for row in self.rows.values():
-            row.above = [self.rows[name] for name in row.waits_for if name in self.rows]
+            key = row.play or _top(row).id, bool(row.play)
+            if key not in sessions:
+                sessions[key] = []
+            sessions[key].append(row)
+        self.rows = {}
+        for key in list(sessions):
+            yield sessions.pop(key)
+
+    def _found(self, name: str | _Row) -> _Row | None:
+        return self.rows.get(name) if isinstance(name, str) else name
+
+    def _link(self) -> None:
+        """Put rows in the place of the names they wait for, and together with all that they are linked to."""
+        agents: dict[str, _Row] = {}
+        for row in self.rows.values():
+            row.above = tuple([found for name in row.waits_for if (found := self._found(name)) is not None])
             self.odd["waits for requests that are missing"] += len(row.waits_for) - len(row.above)
+            row.waits_for = ()
             if row.play:
                 continue
-            groups.join(f"r{row.id}", f"a{row.agent}" if row.agent else f"r{row.id}")
-            for name in (*(other.id for other in row.above), *(b for b in row.branches if b in self.rows)):
-                groups.join(f"r{row.id}", f"r{name}")
-        sessions: dict[str, list[_Row]] = {}
-        for row in self.rows.values():
-            sessions.setdefault(f"p{row.play}" if row.play else groups.top(f"r{row.id}"), []).append(row)
-        return list(sessions.values())
+            _join(row, agents.setdefault(row.agent, row) if row.agent else row)
+            for other in (*row.above, *(self.rows[b] for b in row.branches if b in self.rows)):
+                _join(row, other)
 
 
-class _Groups:
-    """Names that belong together, each group under the name at its top."""
+def _top(row: _Row) -> _Row:
+    """Return the row at the top of those that belong together."""
+    while row.top is not None:
+        row.top = row.top.top or row.top
+        row = row.top
+    return row
 
-    def __init__(self) -> None:
-        self.above: dict[str, str] = {}
 
-    def top(self, name: str) -> str:
-        """Return the name at the top of a group."""
-        while (above := self.above.setdefault(name, name)) != name:
-            self.above[name] = self.above.setdefault(above, above)
-            name = above
-        return name
-
-    def join(self, one: str, other: str) -> None:
-        """Put two groups together."""
-        self.above[self.top(other)] = self.top(one)
+def _join(one: _Row, other: _Row) -> None:
+    above, below = _top(one), _top(other)
+    if above is not below:
+        below.top = above
 
 
 def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
-    at_s = seconds(
-        next((row[k] for k in ("timestamp", "created_time", "not_before_ms") if k in row), None),
-        1e3,
-        FURTHEST_S,
-    )
+    at_s = _time_of(row)
     links = _dicts(row.get("dependencies"))
     api_s = seconds(row.get("recorded_api_time_ms"), 1e3)
-    request = Request(
+    return _Row(
         at_s or 0.0,
         lengths[0],
         0,
@@ -175,17 +210,25 @@ def _row(row: Mapping[str, Any], lengths: tuple[int, int], name: str) -> _Row:
         seconds(row.get("tool_wait_ms"), 1e3),
         _delay_s(row, links),
         _tools(row.get("tool_events")),
-    )
-    waits_for = (*_names(row.get("wait_for")), *(text(link.get("request_id")) for link in links))
-    return _Row(
-        id=text(row.get("request_id")) or name,
+        id=plain_text(row.get("request_id")) or name,
         play=text(row.get("play_id")),
         agent=text(row.get("session_id")),
-        request=request,
         timed=at_s is not None,
-        waits_for=tuple(dict.fromkeys(waits_for)),
         branches=tuple(_names(row.get("branches"))),
     )
+
+
+def _waited(row: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of what a row waits for, each once."""
+    links = _dicts(row.get("dependencies"))
+    return dict.fromkeys((*_names(row.get("wait_for")), *(plain_text(x.get("request_id")) for x in links)))
+
+
+def _time_of(row: Mapping[str, Any]) -> float | None:
+    for key in _TIMES:
+        if key in row:
+            return seconds(row[key], 1e3, FURTHEST_S)
+    return None
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -193,7 +236,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _names(value: Any) -> list[str]:
-    return [found for item in value if (found := text(item))] if isinstance(value, list) else []
+    return [found for item in value if (found := plain_text(item))] if isinstance(value, list) else []
 
 
 def _delay_s(row: Mapping[str, Any], links: list[dict[str, Any]]) -> float | None:
@@ -227,9 +270,9 @@ class _Session:
     def recorded(self) -> RecordedSession:
         """Return the session, its clock started at the first request."""
         self._infer()
-        origin_s = min(row.request.start_s for row in self.rows)
+        origin_s = min(row.start_s for row in self.rows)
         lanes: dict[str, list[_Row]] = {}
-        for row in sorted(self.rows, key=lambda row: row.request.start_s):
+        for row in sorted(self.rows, key=lambda row: row.start_s):
             lanes.setdefault(self._agent(row), []).append(row)
         names: dict[str, str] = {}
         recorded = []
@@ -243,21 +286,20 @@ class _Session:
     def _events(self, rows: list[_Row], origin_s: float) -> Any:
         requests = []
         for row in rows:
-            cached = (
-                cached_tokens(row.leading, row.blocks, row.request.prompt, self.block) if row.leading else 0
-            )
-            requests.append(replace(row.request, start_s=row.request.start_s - origin_s, cached=cached))
+            known, prompt = row.leading, row.prompt
+            cached = cached_tokens(known, row.blocks, prompt, self.block) if known else 0
+            requests.append(row.at(row.start_s - origin_s, cached))
         return lane_events(requests, self.odd)
 
     def _infer(self) -> None:
         """Let an answer end where the wait of a request began that waited for it alone, or for it longest."""
         for row in sorted(self.rows, key=lambda row: len(row.above)):
-            wait_s = row.request.wait_s
-            open_ = [above for above in row.above if above.request.timing == "absent"]
+            wait_s = row.wait_s
+            open_ = [above for above in row.above if above.timing == "absent"]
             if len(open_) != 1 or wait_s is None or not (row.timed and open_[0].timed):
                 continue
-            last, end_s = open_[0].request, row.request.start_s - wait_s
-            others_s = [above.request.end_s for above in row.above if above is not open_[0]]
+            last, end_s = open_[0], row.start_s - wait_s
+            others_s = [above.end_s for above in row.above if above is not open_[0]]
             if end_s > last.start_s and all(other_s < end_s for other_s in others_s):
                 last.length_s, last.timing = end_s - last.start_s, "inferred"
 
@@ -299,5 +341,5 @@ def _timed(rows: list[_Row], odd: Counter[str]) -> list[_Row]:
 
 def _start(row: _Row) -> None:
     if not row.timed:
-        ends_s = [above.request.end_s for above in row.above]
-        row.request.start_s = max(ends_s, default=0.0) + (row.request.wait_s or 0.0)
+        ends_s = [above.end_s for above in row.above]
+        row.start_s = max(ends_s, default=0.0) + (row.wait_s or 0.0)

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -27,6 +27,7 @@ MAX_LINE_BYTES = 256 * 2**20
 
 _GZIP = b"\x1f\x8b"
 _BUFFER_BYTES = 256 * 2**10
+_BLOCK_BYTES = 128 * 2**10
 _ZSTD = b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 
@@ -215,6 +216,30 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
         raise damage_of(bad, path, number + 1) from None
 
 
+def blocks_of(path: str) -> Generator[tuple[int, bytes]]:
+    """Yield (number of the first line, whole lines) of a file that is not packed, a block after the other.
+
+    Of a packed file nothing is yielded: what can be read of a damaged one ends at a line.
+    """
+    number = 1
+    try:
+        with opened(path) as file:
+            while isinstance(file, io.BufferedReader) and (block := file.read(_BLOCK_BYTES)):
+                block += b"" if block.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1)
+                yield number, block.removeprefix(BOM) if number == 1 else block
+                number += block.count(b"\n")
+    except OSError as bad:
+        raise damage_of(bad, path, number) from None
+
+
+def lines_in(block: bytes, path: str, first: int) -> Iterator[tuple[int, str]]:
+    """Yield (line number, text) of whole lines of which the first has the number `first`, as `lines_of`."""
+    for number, raw in enumerate(block.split(b"\n"), first):
+        text = _text(raw, f"{path}:{number}")
+        if text.strip():
+            yield number, text
+
+
 def opened(path: str) -> IO[bytes]:
     """Open a file, packed with gzip or zstd or not at all, for its bytes."""
     with open(path, "rb") as file:
@@ -276,6 +301,17 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
+def decoded(text: str, decoder: json.JSONDecoder) -> Any:
+    """Return what a decoder makes of text; of a row without anything around it in less time."""
+    try:
+        value, end = decoder.raw_decode(text)
+    except ValueError:
+        return decoder.decode(text)
+    return value if not text[end:].strip(_JSON_SPACE) else decoder.decode(text)
+
+
+_JSON_SPACE = " \t\n\r"
+ANY_JSON = json.JSONDecoder()
 STRICT_JSON = json.JSONDecoder(parse_constant=_no_number)
 """Raises `ValueError` for `NaN` and infinities, which are no JSON."""
 

@@ -46,7 +46,7 @@ class ClaudeCode:
         yield _session(path, keep_text=False)
 
     def sessions_with_text(self, path: str) -> Iterator[RecordedSession]:
-        """Yield it with what was said; what a human answered to a tool that asks is not kept."""
+        """Yield it with what was said, and what a human answered to a tool that asks."""
         yield _session(path, keep_text=True)
 
     def main_file_of(self, path: str) -> str | None:

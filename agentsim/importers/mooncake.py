@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
+from agentsim.importers._blocks import SeenBlocks
 from agentsim.importers._estimate import text_tokens
-from agentsim.importers._json_values import DAMAGED, json_values, text
+from agentsim.importers._json_values import DAMAGED, text
+from agentsim.importers._plain_rows import Bulk, bulk_of, bulk_values
 from agentsim.importers._serving import (
     MISFIT,
     UNUSABLE,
-    Plain,
     Request,
-    SeenBlocks,
+    blocks_in,
     cached_tokens,
+    fits,
     hashes_of,
     lane_events,
     lengths_of,
-    plain_row,
     refuse_empty,
     rows_in,
 )
@@ -44,7 +45,8 @@ AGENTIC = (
     b'"play_id"',
 )
 _OTHERS = (b'"requests"', b'"chat_id"', *AGENTIC)
-_COLUMNS = 6
+_COLUMNS, _CACHED = 6, 2
+_WAITING_CHARS = 256 * 2**10
 _ESTIMATED = "tokens estimated from text"
 
 
@@ -75,11 +77,9 @@ PLUGIN = Mooncake()
 def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
     odd: Counter[str] = Counter()
     read = _Reader(keep_text)
-    for line, value in json_values(path, odd, plain_row):
-        if type(value) is tuple:
-            yield read.plain(value, line, odd)
-            if odd:
-                odd.clear()
+    for line, value in bulk_values(path, odd):
+        if isinstance(value, tuple):
+            yield from read.plain(value if isinstance(value, Bulk) else bulk_of(value), line, odd)
             continue
         for row in rows_in(value, odd, DAMAGED):
             session = read.row(row, line, odd)
@@ -88,6 +88,7 @@ def _sessions(path: str, keep_text: bool) -> Iterator[RecordedSession]:
                 odd.clear()
     if not read.sessions and not read.yielded:
         raise refuse_empty(path, "input_length and output_length")
+    read.look_up()
     for name, rows in read.sessions.items():
         yield read.session(name, rows, odd)
         odd.clear()
@@ -103,27 +104,42 @@ class _Reader:
         self.noted: dict[str, Counter[str]] = {}
         self.models: dict[str, int] = {"unknown": 0}
         self.yielded = False
+        self.waiting: list[tuple[array[float], int, str]] = []
+        self.chars = 0
 
-    def plain(self, row: Plain, line: int, odd: Counter[str]) -> RecordedSession:
-        """Return the session that a row without anything but lengths and hashes is."""
+    def plain(self, rows: Bulk, line: int, odd: Counter[str]) -> Iterator[RecordedSession]:
+        """Yield the sessions that rows without anything but lengths and hashes are."""
         self.yielded = True
-        prompt, output, hashes = row
-        cached = self._cached(hashes, prompt, odd)
-        call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
-        return _single(f"row {line}", call, odd)
+        self.look_up()
+        columns = rows.prompts, rows.outputs, self._leading(rows.hashes), rows.hashes
+        for number, (prompt, output, cached, hashes) in enumerate(zip(*columns, strict=True), line):
+            blocks = hashes.count(",") + 1
+            if (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
+                cached = cached * BLOCK_TOKENS if cached < blocks else prompt
+            else:
+                cached = cached_tokens(cached, blocks, prompt, BLOCK_TOKENS)
+                odd[MISFIT] += 1
+            call = RecordedCall(0.0, 0.0, "unknown", prompt, cached, output, 0, None, "absent")
+            lanes = (RecordedLane("main", None, (call,)),)
+            yield RecordedSession(f"row {number}", "mooncake", lanes, 0, dict(odd) if odd else {})
+            if odd:
+                odd.clear()
+
+    def _leading(self, hashes: list[str]) -> list[int]:
+        return self.seen.leading_each(hashes) if len(hashes) > 1 else [self.seen.leading(hashes[0])]
 
     def row(self, row: dict[str, Any], line: int, odd: Counter[str]) -> RecordedSession | None:
         """Return the session that a row is, or keep it for the session that it belongs to."""
         name = text(row.get("session_id"))
-        noted = self.noted.setdefault(name, Counter()) if name else odd
+        noted = self._noted(name) if name else odd
         lengths = lengths_of(row) or _estimated(row, noted)
         if lengths is None:
             odd[UNUSABLE] += 1
             return None
         prompt, output = lengths
-        cached = self._cached(hashes_of(row), prompt, noted)
         if not name:
             self.yielded = True
+            cached = self._cached(hashes_of(row), prompt, noted)
             said = "" if self.said is None else text_in(row.get("text_input"))
             call = RecordedCall(0.0, 0.0, _model(row), prompt, cached, output, timing="absent", said=said)
             return _single(text(row.get("request_id")) or f"row {line}", call, odd)
@@ -135,28 +151,62 @@ class _Reader:
         kept = (
             nan if start_s is None else start_s,
             prompt,
-            cached,
+            0,
             output,
             nan if delay_s is None else delay_s,
+            model,
         )
-        self.sessions.setdefault(name, array("d")).extend((*kept, model))
+        rows = self._rows(name)
+        rows.extend(kept)
+        self._look_up_later(rows, hashes_of(row), prompt, noted)
         if self.said is not None:
             self.said.setdefault(name, []).append(text_in(row.get("text_input")))
         return None
 
+    def _rows(self, name: str) -> array[float]:
+        if name not in self.sessions:
+            self.sessions[name] = array("d")
+        return self.sessions[name]
+
+    def _noted(self, name: str) -> Counter[str]:
+        if name not in self.noted:
+            self.noted[name] = Counter()
+        return self.noted[name]
+
     def _cached(self, hashes: str, prompt: int, odd: Counter[str]) -> int:
         if not hashes:
             return 0
-        leading, blocks = self.seen.leading(hashes), hashes.count(",") + 1
-        if not (blocks - 1) * BLOCK_TOKENS < prompt <= blocks * BLOCK_TOKENS:
+        self.look_up()
+        leading, blocks = self.seen.leading(hashes), blocks_in(hashes)
+        if not fits(blocks, prompt, BLOCK_TOKENS):
             odd[MISFIT] += 1
         return cached_tokens(leading, blocks, prompt, BLOCK_TOKENS) if leading else 0
+
+    def _look_up_later(self, rows: array[float], hashes: str, prompt: int, odd: Counter[str]) -> None:
+        """Look up the blocks of the row that stands last in `rows` together with those of the next rows."""
+        if not hashes:
+            return
+        if not fits(blocks_in(hashes), prompt, BLOCK_TOKENS):
+            odd[MISFIT] += 1
+        self.waiting.append((rows, len(rows) - _COLUMNS + _CACHED, hashes))
+        self.chars += len(hashes)
+        if self.chars > _WAITING_CHARS:
+            self.look_up()
+
+    def look_up(self) -> None:
+        """Look up the blocks of the rows that wait for it."""
+        leading = self.seen.leading_each([hashes for *_, hashes in self.waiting]) if self.waiting else []
+        for (rows, place, hashes), known in zip(self.waiting, leading, strict=True):
+            if known:
+                prompt = int(rows[place - 1])
+                rows[place] = cached_tokens(known, blocks_in(hashes), prompt, BLOCK_TOKENS)
+        self.waiting, self.chars = [], 0
 
     def session(self, name: str, rows: array[float], odd: Counter[str]) -> RecordedSession:
         """Return the session that kept rows are, its clock started at the first."""
         odd = odd + self.noted.get(name, Counter())
         names = list(self.models)
-        requests = [_request(rows[i : i + _COLUMNS], names) for i in range(0, len(rows), _COLUMNS)]
+        requests = [_request(kept, names) for kept in zip(*[iter(rows)] * _COLUMNS, strict=True)]
         for request, said in zip(requests, (self.said or {}).get(name, ()), strict=False):
             request.said = said
         _order(requests, odd)
@@ -183,7 +233,7 @@ def _estimated(row: Mapping[str, Any], odd: Counter[str]) -> tuple[int, int] | N
     return text_tokens(len(given)), lengths[1]
 
 
-def _request(kept: array[float], models: list[str]) -> Request:
+def _request(kept: tuple[float, ...], models: list[str]) -> Request:
     start_s, prompt, cached, output, delay_s, model = kept
     lengths = int(prompt), int(cached), int(output)
     return Request(start_s, *lengths, models[int(model)], delay_s=None if isnan(delay_s) else delay_s)
@@ -196,7 +246,8 @@ def _order(requests: list[Request], odd: Counter[str]) -> None:
         if isnan(request.start_s):
             odd["rows without a timestamp"] += 1
             request.start_s = latest_s + (request.delay_s or 0.0)
-        odd["rows out of order"] += request.start_s < latest_s
+        if request.start_s < latest_s:
+            odd["rows out of order"] += 1
         latest_s = max(latest_s, request.start_s)
     requests.sort(key=lambda request: request.start_s)
     origin_s = requests[0].start_s

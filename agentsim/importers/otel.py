@@ -30,12 +30,16 @@ from agentsim.recorded import RecordedSession
 
 _MARKS = (b'"resourceSpans"', b'"resource_spans"')
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
-_VALUES = {
-    "stringValue": "string_value",
-    "intValue": "int_value",
-    "doubleValue": "double_value",
-    "boolValue": "bool_value",
-}
+_VALUE_KEYS = (
+    "stringValue",
+    "string_value",
+    "intValue",
+    "int_value",
+    "doubleValue",
+    "double_value",
+    "boolValue",
+    "bool_value",
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,10 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _any(data: Mapping[str, Any], *keys: str) -> Any:
-    return next((data[key] for key in keys if key in data), None)
+    for key in keys:
+        if key in data:
+            return data[key]
+    return None
 
 
 def _span(data: dict[str, Any], keep_text: bool) -> Span:
@@ -120,5 +127,5 @@ def _attributes(value: Any) -> dict[str, Any]:
     for item in _dicts(value):
         key, typed = text(item.get("key")), item.get("value")
         if key and isinstance(typed, dict):
-            found[key] = next((typed[k] for pair in _VALUES.items() for k in pair if k in typed), None)
+            found[key] = _any(typed, *_VALUE_KEYS)
     return found

@@ -74,11 +74,12 @@ class _Session:
         self.header_s: float | None = None
         self.free_s: float | None = None
         self.uses: dict[str, ToolUse] = {}
-        self.seen: set[str] = set()
+        self.seen: set[int] = set()
         self.compacting = False
 
     def read(self) -> RecordedSession:
         self._close_tools()
+        self.seen.clear()  # what is not needed any more makes room
         return session_of(self.name, PLUGIN.name, [self.lane], self.odd, f"{self.path}:1")
 
     def take(self, row: Row) -> None:
@@ -96,10 +97,12 @@ class _Session:
     def _again(self, row: Row) -> bool:
         """Tell whether a row with this identifier was read before."""
         key = key_of(row.get("id"))
-        again = key is not None and key in self.seen
-        self.odd["row written again"] += again
-        if key:
-            self.seen.add(key)
+        if key is None:
+            return False
+        again = hash(key) in self.seen
+        if again:
+            self.odd["row written again"] += 1
+        self.seen.add(hash(key))
         return again
 
     def _message(self, message: Row, written_s: float | None) -> None:
