@@ -24,7 +24,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "weight_read_efficiency": ("packed_read", "kept_read"),
     "expert_read_efficiency": ("expert_read",),
     "kv_read_efficiency": ("kv_read",),
-    "gemm_efficiency": ("packed_gemm", "kept_gemm"),
+    "gemm_efficiency": ("packed_gemm", "kept_gemm", "expert_gemm"),
+    "expert_gemm_efficiency": ("expert_gemm",),
     "expert_skew": ("skew",),
     "stream_interval": ("stream_tokens",),
 }

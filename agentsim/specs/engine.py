@@ -43,8 +43,8 @@ class AllReduce(Strict):
 class ServingConstants(Strict):
     """The constants of serving models of one class in one format, fitted on whole runs.
 
-    Weights that the fit does not tell apart (`weight_read_efficiency` of mixtures of experts) are read as
-    the kernels at the top of the profile read them.
+    Weights that the fit does not tell apart (those of mixtures of experts that are no experts') are read and
+    multiplied as the kernels at the top of the profile do it.
     """
 
     layer_overhead: Datum[Seconds]
@@ -57,7 +57,9 @@ class ServingConstants(Strict):
     """An iteration that prefills: no CUDA graph, new metadata."""
     request_overhead: Datum[Seconds]
     """A request before its prefill and after its first token: tokenization, HTTP, streaming."""
-    gemm_efficiency: Datum[Efficiency]
+    gemm_efficiency: Datum[Efficiency] | None = None
+    expert_gemm_efficiency: Datum[Efficiency] | None = None
+    """Grouped products of few rows an expert, on experts that get uneven shares."""
     kv_read_efficiency: Datum[Efficiency]
     weight_read_efficiency: Datum[Efficiency] | None = None
     expert_read_efficiency: Datum[Efficiency] | None = None

@@ -51,8 +51,9 @@ class Setup(Strict):
     """How an engine was started for some runs; a later setup that is of the run too comes before this one.
 
     `kv` is the format of the KV cache, `receive_interval` and `balance_wait` are as in a deployment,
-    `all_experts_apart` says that experts were spread over all GPUs whatever the labels say, `draft_tokens`
-    with how many drafts a run speculated: 0 if it did not.
+    `replicated` says that each GPU did the attention of its own sequences, `all_experts_apart` that experts were
+    spread over all GPUs, whatever the labels say; `draft_tokens` with how many drafts a run speculated: 0 if
+    it did not.
     """
 
     where: Where
@@ -63,6 +64,7 @@ class Setup(Strict):
     budget: Budget | None = None
     receive_interval: PositiveCount | None = None
     balance_wait: PositiveCount | None = None
+    replicated: bool | None = None
     all_experts_apart: bool | None = None
     draft_tokens: Count | None = None
 

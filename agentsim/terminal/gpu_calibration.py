@@ -27,6 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, str, float, str]] = {
     "expert_read_efficiency": ("read", "%", 0.01, ".0f"),
     "kv_read_efficiency": ("KV", "%", 0.01, ".0f"),
     "gemm_efficiency": ("GEMM", "%", 0.01, ".0f"),
+    "expert_gemm_efficiency": ("exp.", "%", 0.01, ".0f"),
     "expert_skew": ("skew", "", 1.0, ".1f"),
     "stream_interval": ("chunk", "tok", 1.0, ".0f"),
 }

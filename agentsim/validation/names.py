@@ -73,7 +73,8 @@ def software_of(engine: str, version: str, gpu: str, kind: str) -> str:
     """
     wanted = _numbers(version)
     for profile in _versioned(engine, gpu):
-        if kind in profile.model_classes and (not wanted or wanted <= _numbers(profile.software)):
+        last = _numbers(profile.software)
+        if kind in profile.model_classes and wanted[: len(last)] <= last:
             return profile.software
     return engine
 
@@ -87,6 +88,6 @@ def _versioned(engine: str, gpu: str) -> tuple[EngineProfile, ...]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, such as (1, 2) of 1.2.0rc6; none of a name."""
-    found = re.search(r"(?:^|-)(\d+)\.(\d+)", version)
-    return tuple(map(int, found.groups())) if found else ()
+    """Return the leading numbers of a version, such as (1, 2, 0) of 1.2.0rc6; none of a name."""
+    found = re.search(r"(?:^|-)(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return tuple(int(part) for part in found.groups() if part is not None) if found else ()

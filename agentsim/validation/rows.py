@@ -13,6 +13,7 @@ from agentsim.specs.harness import load_harnesses
 from agentsim.units import MILLISECOND_S, to_ns
 from agentsim.validation.names import gpu_of, load_model, model_of, precision_in
 from agentsim.validation.parallelism import Parallelism, dense_parallelism, parallelism_of
+from agentsim.validation.settings import as_started
 from agentsim.validation.table import Row, read_table
 
 COLUMNS = (
@@ -166,7 +167,7 @@ def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
     shape = _parallelism(row, mixture, ranks)
     precision, format_said = _precision(row)
     harness = _harness(row)
-    return Run(
+    run = Run(
         line=row.line,
         model=model,
         named=row.text("model"),
@@ -187,6 +188,7 @@ def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
         mixture=mixture,
         assumed=(*said, *format_said, *shape.assumed, *_load_said(harness)),
     )
+    return as_started(run)
 
 
 def _users(row: Row, mixture: bool) -> tuple[int, int, tuple[str, ...]] | None:

@@ -128,7 +128,7 @@ def engine_of(run: Run, profiles: str | None = None) -> Engine:
         precision=_formats(run, settings.kv or "bf16"),
         software=own if os.path.isfile(own) else software,
         attention_dp=run.attention_dp,
-        expert_parallel=run.chips if settings.all_experts_apart else run.expert_parallel,
+        expert_parallel=run.expert_parallel,
         receive_interval=settings.receive_interval or 1,
         balance_wait=settings.balance_wait,
     )

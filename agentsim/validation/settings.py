@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import TYPE_CHECKING
 
 from agentsim.specs.harness import Budget, Setup, Where, load_harnesses
 from agentsim.specs.hardware import Precision
-from agentsim.validation.rows import Run
 
-_FIELDS = ("kv", "budget", "receive_interval", "balance_wait", "all_experts_apart", "draft_tokens")
+if TYPE_CHECKING:
+    from agentsim.validation.rows import Run
+
+_FIELDS = tuple(name for name in Setup.model_fields if name not in ("where", "source", "basis", "why"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Settings:
     budget: Budget | None = None
     receive_interval: int | None = None
     balance_wait: int | None = None
+    replicated: bool | None = None
     all_experts_apart: bool | None = None
     draft_tokens: int | None = None
 
@@ -43,6 +47,17 @@ def settings_of(run: Run) -> Settings:
         if _holds(setup.where, run):
             said.update(_said(setup))
     return Settings(**said)  # type: ignore[arg-type]
+
+
+def as_started(run: Run) -> Run:
+    """Return a run with the parallelism that its harness's scripts gave it, where that is not the label's."""
+    settings = settings_of(run)
+    copies = run.chips if settings.replicated else run.attention_dp
+    experts = run.chips if settings.all_experts_apart or settings.replicated else run.expert_parallel
+    if not run.mixture or (copies, experts) == (run.attention_dp, run.expert_parallel):
+        return run
+    said = f"attention_dp {copies}, moe_ep {experts}: as the launch script started it"
+    return replace(run, attention_dp=copies, expert_parallel=experts, assumed=(*run.assumed, said))
 
 
 def _said(setup: Setup) -> dict[str, object]:

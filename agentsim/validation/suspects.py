@@ -6,7 +6,7 @@ The rules are of physics and of the file's consistency with itself; the simulato
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,9 +18,13 @@ SLOWER = 1.15
 """A step may be this much slower than one at a higher concurrency, by noise; more is another state."""
 ANOTHER_ORDER = 2.0
 """Engines differ by less than this on one GPU; more is a run without CUDA graphs or the like."""
+ANOTHER_START = 4.0
+"""The same of first tokens, which hang on schedulers too: more is a server that compiled kernels meanwhile,
+since clients warmed nothing up before 2026, or the like."""
 
 OVER_PEAK = "faster than the GPUs' peak allows: prompts were cached"
 SLOWER_THAN_MORE = "slower than the same server at a higher concurrency"
+FIRST_TOKEN_ELSEWHERE = "first tokens of another order than the same load elsewhere, on no more bandwidth"
 WAITED = "users waited longer than they were served, though memory holds them all: fewer were admitted"
 ELSEWHERE = "a step of another order than the same load elsewhere, on no more bandwidth"
 AS_A_WHOLE = "most runs of its server look wrong"
@@ -40,8 +44,10 @@ def wrong_runs(runs: Sequence[Run], speculates: set[int], admitted: Mapping[int,
             found.setdefault(run.line, WAITED)
     for line in _slower_than_more(runs, speculates):
         found.setdefault(line, SLOWER_THAN_MORE)
-    for line in _other_order(runs, speculates):
+    for line in _other_order(runs, speculates, lambda run: run.tpot_s, ANOTHER_ORDER):
         found.setdefault(line, ELSEWHERE)
+    for line in _other_order(runs, speculates, lambda run: run.ttft_s, ANOTHER_START):
+        found.setdefault(line, FIRST_TOKEN_ELSEWHERE)
     for line in _as_a_whole(runs, speculates, found):
         found.setdefault(line, AS_A_WHOLE)
     return found
@@ -84,7 +90,9 @@ def _slower_than_more(runs: Iterable[Run], speculates: set[int]) -> list[int]:
     ]
 
 
-def _other_order(runs: Iterable[Run], speculates: set[int]) -> list[int]:
+def _other_order(
+    runs: Iterable[Run], speculates: set[int], time_of: Callable[[Run], float], most: float
+) -> list[int]:
     def load(r: Run) -> tuple[object, ...]:
         setup = (r.model, r.precision, r.chips, r.line in speculates)
         return (*setup, r.input_tokens, r.output_tokens, r.concurrency)
@@ -92,8 +100,8 @@ def _other_order(runs: Iterable[Run], speculates: set[int]) -> list[int]:
     found = []
     for same in _grouped(runs, load):
         for run in same:
-            others = [o.tpot_s for o in same if o.server != run.server and _bandwidth(o) <= _bandwidth(run)]
-            if others and run.tpot_s > ANOTHER_ORDER * median(others):
+            others = [time_of(o) for o in same if o.server != run.server and _bandwidth(o) <= _bandwidth(run)]
+            if others and time_of(run) > most * median(others):
                 found.append(run.line)
     return found
 

@@ -34,6 +34,7 @@ class Constants:
     kv_read: float
     packed_gemm: float
     kept_gemm: float
+    expert_gemm: float
     attention_share: float
     skew: float
     stream_tokens: float
@@ -53,8 +54,10 @@ def constants_of(group: Group, stored: Precision, kind: ModelClass) -> Constants
 
 def _serving(group: Group, stored: Precision, serving: ServingConstants) -> Constants:
     take = group.ledger.take
-    gemm, read = take(serving.gemm_efficiency), serving.weight_read_efficiency
+    read, gemm = serving.weight_read_efficiency, serving.gemm_efficiency
     packed, kept = (take(read),) * 2 if read is not None else _kernel_reads(group, stored)
+    packed_gemm, kept_gemm = (take(gemm),) * 2 if gemm is not None else _kernel_gemms(group, stored)
+    experts = serving.expert_gemm_efficiency
     return Constants(
         layer_s=take(serving.layer_overhead),
         iteration_s=take(serving.iteration_overhead),
@@ -67,8 +70,9 @@ def _serving(group: Group, stored: Precision, serving: ServingConstants) -> Cons
         if serving.expert_read_efficiency is None
         else take(serving.expert_read_efficiency),
         kv_read=take(serving.kv_read_efficiency),
-        packed_gemm=gemm,
-        kept_gemm=gemm,
+        packed_gemm=packed_gemm,
+        kept_gemm=kept_gemm,
+        expert_gemm=packed_gemm if experts is None else take(experts),
         attention_share=take(group.law.attention_share),
         skew=inf if serving.expert_skew is None else take(serving.expert_skew),
         stream_tokens=1.0 if serving.stream_interval is None else take(serving.stream_interval),
@@ -78,6 +82,7 @@ def _serving(group: Group, stored: Precision, serving: ServingConstants) -> Cons
 def _kernels(group: Group, stored: Precision) -> Constants:
     take, profile = group.ledger.take, group.profile
     packed, kept = _kernel_reads(group, stored)
+    packed_gemm, kept_gemm = _kernel_gemms(group, stored)
     return Constants(
         layer_s=take(profile.layer_overhead),
         iteration_s=0.0,
@@ -88,8 +93,9 @@ def _kernels(group: Group, stored: Precision) -> Constants:
         kept_read=kept,
         expert_read=packed,
         kv_read=take(profile.kv_read_efficiency),
-        packed_gemm=_reached(group, profile.gemm_efficiency, group.multiplied_in(stored)),
-        kept_gemm=_reached(group, profile.gemm_efficiency, _kept(profile.gemm_efficiency)),
+        packed_gemm=packed_gemm,
+        kept_gemm=kept_gemm,
+        expert_gemm=packed_gemm,
         attention_share=take(profile.attention_efficiency),
         skew=inf,
         stream_tokens=1.0,
@@ -104,6 +110,12 @@ def _kernel_reads(group: Group, stored: Precision) -> tuple[float, float]:
     if known is None and family == "fp4" and group.multiplied_in(stored) != "fp4":
         known = _kept(table)  # widened on the way in: read by the kernels of the wider format
     return _reached(group, table, known or stored), _reached(group, table, _kept(table))
+
+
+def _kernel_gemms(group: Group, stored: Precision) -> tuple[float, float]:
+    """Shares of the peak at which weights of the checkpoint's format and those it keeps are multiplied."""
+    table = group.profile.gemm_efficiency
+    return _reached(group, table, group.multiplied_in(stored)), _reached(group, table, _kept(table))
 
 
 def _kept(table: dict[Precision, Datum[float]]) -> Precision:

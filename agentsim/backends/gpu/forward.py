@@ -172,7 +172,7 @@ def rates(work: Work, constants: Constants, verified: int = 1) -> ForwardPass:
     if work.choice:
         experts = Experts(
             read_all_s=work.experts_read_s / c.expert_read,
-            token_s=work.expert_token_s / c.packed_gemm,
+            token_s=work.expert_token_s / c.expert_gemm,
             choice=work.choice,
             skew=c.skew,
             imbalance=work.imbalance,
