@@ -12,7 +12,7 @@ Written from the rules alone, in seconds as floats, without an event loop, with 
 * an engine that holds calls looks at those that have come in at every so many decode iterations in a row,
   and, unless it waits for a number of prompts, whenever an iteration prefilled or nothing decodes; if it
   waits for a number, as soon as so many wait or fewer than that decode, and what is not admitted then must
-  wait again;
+  wait again; if it waits for a share of its budget, the iterations count from the first call that waits;
 * before an iteration every sequence has blocks for the tokens it will have read. Where they do not all
   fit, the call admitted last goes back to the head of the queue, and nothing is admitted then;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
@@ -175,20 +175,32 @@ class SlowEngine:
             self.seen = list(self.waiting)
             return
         due, self.due = self.due, False
-        if hold.prompts is None:
-            if due or not self.decoding:
-                self.seen, self.since = list(self.waiting), 0
-        else:
+        if hold.again:
             self.seen = []
-            if due or len(self.decoding) < hold.prompts or len(self.waiting) >= hold.prompts:
-                self.seen, self.since = list(self.waiting), 0
+        if hold.copies:
+            due |= len(self.decoding) < hold.copies or len(self.waiting) >= hold.copies
+        else:
+            due |= not self.decoding
+        if hold.share is not None:
+            due |= self._filled() >= hold.share * self.cost.batched_tokens
+        if due:
+            self.seen, self.since = list(self.waiting), 0
+
+    def _filled(self) -> int:
+        total = len(self.decoding)
+        for call in self.waiting:
+            if total + call.goal > self.cost.batched_tokens:
+                break
+            total += call.goal
+        return total
 
     def _count_hold(self, prefilled: bool) -> None:
         hold = self.rules.hold
         if hold is None:
             return
-        self.since = 0 if prefilled else self.since + 1
-        self.due = self.since == hold.iterations or (prefilled and hold.prompts is None)
+        waits = bool(self.waiting) or hold.share is None
+        self.since = 0 if prefilled else self.since + waits
+        self.due = self.since == hold.iterations or (prefilled and not hold.again)
         if self.due:
             self.since = 0
         self.changes += self.due

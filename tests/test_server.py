@@ -292,6 +292,12 @@ PRESSED = {
     "waits for prompts, grow": Simple(
         *UNIT, rules=GROW._replace(hold=Hold(9, 3)), kv_capacity_bytes=1000.0, batched_tokens=64
     ),
+    "waits for a batch": Simple(
+        *UNIT, rules=RESERVE._replace(hold=Hold(8, share=0.7)), kv_capacity_bytes=1000.0, batched_tokens=200
+    ),
+    "waits for a batch, grow": Simple(
+        *UNIT, rules=GROW._replace(hold=Hold(11, share=1.0)), kv_capacity_bytes=900.0, batched_tokens=64
+    ),
     "whole prompts": Simple(
         *UNIT, rules=RESERVE._replace(whole_prompts=True), kv_capacity_bytes=1500.0, batched_tokens=200
     ),

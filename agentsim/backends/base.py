@@ -78,15 +78,26 @@ class Tier(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """How long calls wait beside sequences that decode before the engine looks at them.
+    """How long calls wait beside sequences that decode before the engine lets them in.
 
-    They are let in at every `iterations`-th decode iteration after the last prefill or the last time. With
-    `prompts`, as soon as that many wait or fewer sequences decode; without, whenever an iteration prefilled
-    or nothing decodes.
+    Plain: at every `iterations`-th decode iteration after the last prefill or the last time, and whenever an
+    iteration prefilled or nothing decodes. With `copies` of the attention: as soon as that many wait or fewer
+    sequences decode. With `share`: counted from the first that waits, or as soon as prompts that fit the
+    token budget fill that share of it.
     """
 
     iterations: int
-    prompts: int | None = None
+    copies: int = 0
+    share: float | None = None
+
+    @property
+    def from_first(self) -> bool:
+        return self.share is not None
+
+    @property
+    def again(self) -> bool:
+        """Whether a call that was let in and found no room must wait again."""
+        return bool(self.copies) or self.from_first
 
 
 class ServingRules(NamedTuple):

@@ -49,7 +49,7 @@ class EngineServer:
         self._window = cost.window_tokens or inf
         self._batch = DecodeBatch(self._window, self.cache.sizes)
         self._growth = KvGrowth(self.cache, self._batch, cost.rules.reserve)
-        self._gate = Gate(cost.rules.hold)
+        self._gate = Gate(cost.rules.hold, cost.batched_tokens)
         self._waiting: deque[Request] = deque()
         self._prefilling: deque[Request] = deque()
         self._backlog = self._loading = self._admitted = 0
@@ -126,6 +126,8 @@ class EngineServer:
             self._wake()
             return
         self._note()
+        if self._gate.notes_arrivals and self._phase.iterations:
+            self._gate.arrived(self._iterations_done(), self._waiting, self._batch.count)
         held = self._held()
         if held or (self._has_budget() and self._may_fit(self._waiting[0])):
             self._cut_short(held)
@@ -134,7 +136,7 @@ class EngineServer:
         """Return how many iterations of this phase go by at least before a waiting call is let in."""
         if not self._phase.decodes or self._phase.chunks:
             return 0
-        return self._gate.closed_for(len(self._waiting), self._batch.count)
+        return self._gate.closed_for(self._waiting, self._batch.count)
 
     def _wake(self) -> None:
         self._phase_open = True
@@ -284,7 +286,7 @@ class EngineServer:
     def _begin(self) -> None:
         """Start the next phase, or stand idle where there is nothing to work on."""
         put_back = not self._rules.reserve and self._make_room()
-        self._gate.look(len(self._waiting), self._batch.count)
+        self._gate.look(self._waiting, self._batch.count)
         if not put_back:
             self._admit()
         phase, batch = self._phase, self._batch
@@ -369,11 +371,15 @@ class EngineServer:
         """
         phase = self._phase
         if phase.iterations > 1:
-            done = phase.iterations_within(to_s(self._env.now - phase.start_ns))
+            done = self._iterations_done()
             if held:
                 done = self._gate.opens_after(done, held)
             if done < phase.iterations:
                 self._end_after(done)
+
+    def _iterations_done(self) -> int:
+        """Return how many iterations of this phase are done when the one under way is."""
+        return self._phase.iterations_within(to_s(self._env.now - self._phase.start_ns))
 
     def _on_phase_end(self, event: Any) -> None:
         if event.value == self._phase.number:

@@ -94,6 +94,16 @@ class Engine(Strict):
             "each has one (TensorRT-LLM attention_dp_config); default: none"
         ),
     ] = None
+    batch_wait: Annotated[
+        PositiveCount | None,
+        Field(
+            description="GPUs: iterations that prompts wait, from the first on, for others to prefill with "
+            "(TensorRT-LLM batch_wait_timeout_iters); default: none"
+        ),
+    ] = None
+    batch_wait_share: Annotated[
+        Probability, Field(description="share of the token budget that ends this wait")
+    ] = 1.0
     users: Annotated[Count, Field(description="LPUs: sequences whose KV is planned for")] = 1
     context: Annotated[
         Tokens | None, Field(description="LPUs: context planned for; default: the model's")

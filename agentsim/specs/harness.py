@@ -10,7 +10,16 @@ from functools import cache
 
 from pydantic import Field
 
-from agentsim.fields import BytesPerSecond, Count, Efficiency, Line, PositiveCount, Seconds, Strict
+from agentsim.fields import (
+    BytesPerSecond,
+    Count,
+    Efficiency,
+    Line,
+    PositiveCount,
+    Probability,
+    Seconds,
+    Strict,
+)
 from agentsim.specs import catalog
 from agentsim.specs.hardware import Precision
 from agentsim.specs.sourced import Basis, Datum
@@ -31,6 +40,8 @@ class Where(Strict):
     until: str | None = None
     users_over: Count = 0
     chips: Count | None = None
+    chips_under: Count | None = None
+    output_tokens: Count | None = None
     copies: bool | None = None
     input_tokens: Count | None = None
     separate: bool = False
@@ -50,7 +61,7 @@ class Budget(Strict):
 class Setup(Strict):
     """How an engine was started for some runs; a later setup that is of the run too comes before this one.
 
-    `kv` is the format of the KV cache, `receive_interval` and `balance_wait` are as in a deployment,
+    `kv` is the format of the KV cache, `receive_interval` and the waits are as in a deployment,
     `replicated` says that each GPU did the attention of its own sequences, `all_experts_apart` that experts were
     spread over all GPUs, whatever the labels say; `draft_tokens` with how many drafts a run speculated: 0 if
     it did not.
@@ -64,6 +75,8 @@ class Setup(Strict):
     budget: Budget | None = None
     receive_interval: PositiveCount | None = None
     balance_wait: PositiveCount | None = None
+    batch_wait: PositiveCount | None = None
+    batch_wait_share: Probability | None = None
     replicated: bool | None = None
     all_experts_apart: bool | None = None
     draft_tokens: Count | None = None

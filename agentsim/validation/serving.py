@@ -131,6 +131,8 @@ def engine_of(run: Run, profiles: str | None = None) -> Engine:
         expert_parallel=run.expert_parallel,
         receive_interval=settings.receive_interval or 1,
         balance_wait=settings.balance_wait,
+        batch_wait=settings.batch_wait,
+        batch_wait_share=settings.batch_wait_share or 1.0,
     )
 
 

@@ -26,6 +26,8 @@ class Settings:
     budget: Budget | None = None
     receive_interval: int | None = None
     balance_wait: int | None = None
+    batch_wait: int | None = None
+    batch_wait_share: float | None = None
     replicated: bool | None = None
     all_experts_apart: bool | None = None
     draft_tokens: int | None = None
@@ -77,6 +79,8 @@ def _holds(where: Where, run: Run) -> bool:
         and _dated(where, run.measured_on)
         and run.concurrency > where.users_over
         and where.chips in (None, run.chips)
+        and (where.chips_under is None or run.chips < where.chips_under)
+        and where.output_tokens in (None, run.output_tokens)
         and where.input_tokens in (None, run.input_tokens)
         and where.copies in (None, run.attention_dp > 1)
         and where.separate is run.separate

@@ -25,6 +25,8 @@ def _hold(group: Group) -> Hold | None:
     engine = group.engine
     if engine.balance_wait is not None and group.copies > 1:
         return Hold(engine.balance_wait, group.copies)
+    if engine.batch_wait is not None:
+        return Hold(engine.batch_wait, share=engine.batch_wait_share)
     return Hold(engine.receive_interval) if engine.receive_interval > 1 else None
 
 
