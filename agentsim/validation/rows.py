@@ -229,9 +229,10 @@ def _precision(row: Row) -> tuple[str, tuple[str, ...]]:
 
 
 def _harness(row: Row) -> str:
-    """Return how a run was taken: rows of InferenceX give attention_dp, or count in thousands."""
-    in_thousands = (row.count("isl") or 0) % 1000 == 0
-    return "inferencex" if row.text("attention_dp") or in_thousands else "engine-defaults"
+    """Return how a run was taken: rows of InferenceX give attention_dp; others count in 1,000 or 1,024."""
+    if row.text("attention_dp"):
+        return "inferencex"
+    return "thousands" if (row.count("isl") or 0) % 1000 == 0 else "engine-defaults"
 
 
 def _load_said(harness: str) -> tuple[str, ...]:
