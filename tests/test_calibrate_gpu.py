@@ -128,10 +128,7 @@ def test_profiles_that_were_written_before_are_replaced_not_added_to(fitted, tmp
 def test_a_profile_has_at_most_eight_fitted_constants_inside_their_ranges(name):
     profile = catalog.load(EngineProfile, name)
     for kind, formats in profile.serving.items():
-        priors = {
-            **dict(catalog.load(GpuLaw, "gpu-law").priors[kind]),
-            "stream_interval": profile.stream_interval,
-        }
+        priors = dict(catalog.load(GpuLaw, "gpu-law").priors[kind])
         for constants in formats.values():
             data = {constant: datum for constant, datum in constants if datum is not None}
             assert sum(datum.basis == "calibrated" for datum in data.values()) <= MOST

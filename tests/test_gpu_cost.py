@@ -487,7 +487,6 @@ def figures(plan):
                 cost.tokens_per_step,
             ]
             found += [cost.batched_tokens, cost.max_sequences, cost.request_s, cost.rules]
-            found.append(getattr(cost, "stream_tokens", None))
         else:
             assert isinstance(cost, ServiceCost)
             found += [cost.call(1000, 0, 0), cost.call(0, 1000, 0), cost.cache_lifetime_s]

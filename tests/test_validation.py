@@ -11,7 +11,7 @@ import pytest
 from test_cli import data, printed
 
 from agentsim.pool import spread
-from agentsim.sim.closed_loop import closed_loop
+from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
 from agentsim.specs import catalog
 from agentsim.specs.sourced import Ledger
@@ -23,9 +23,16 @@ from agentsim.validation.judge import Choices, Plan, octave
 from agentsim.validation.parallelism import parallelism_of
 from agentsim.validation.report import Errors, quantile
 from agentsim.validation.rows import Refusal, measured, run_of
-from agentsim.validation.serving import cost_of, requests_of, serve
+from agentsim.validation.serving import cost_of, requests_of, serve, times_of
 from agentsim.validation.speculation import drafter_for, speculating
-from agentsim.validation.suspects import ELSEWHERE, OVER_PEAK, SLOWER_THAN_MORE, WAITED, wrong_runs
+from agentsim.validation.suspects import (
+    ELSEWHERE,
+    FIRST_TOKEN_ELSEWHERE,
+    OVER_PEAK,
+    SLOWER_THAN_MORE,
+    WAITED,
+    wrong_runs,
+)
 from agentsim.validation.table import Row, read_table
 
 LLAMA = {
@@ -248,6 +255,19 @@ def test_a_step_of_another_order_than_elsewhere_looks_wrong():
     assert wrong(replace(here, gpu="h100"), there) == {}, "less bandwidth may be slower"
 
 
+def test_first_tokens_of_another_order_than_elsewhere_look_wrong():
+    here, there = run(2, gpu="b200_sxm", ttft_ms=900), run(3, ttft_ms=200)
+    assert wrong(here, there) == {2: FIRST_TOKEN_ELSEWHERE}
+    assert wrong(replace(here, ttft_s=0.7), there) == {}
+
+
+def test_the_first_request_of_a_user_counts_for_its_share_of_what_the_harness_sends():
+    served = [Served(9.0, 0.01, True), Served(1.0, 0.01), Served(1.0, 0.02), Served(1.0, 0.03)]
+    ttft_s, tpot_s = times_of(served, run())
+    assert (ttft_s, tpot_s) == (pytest.approx((9 + 9 * 1) / 10), pytest.approx(0.015))
+    assert times_of(served[:1], run())[0] == 9.0
+
+
 def test_runs_of_one_configuration_lie_on_the_same_side_of_a_holdout():
     loads = [run(line, isl=isl) for line, isl in enumerate((128, 256, 512), 2)]
     others = [replace(loads[0], line=10 + tp, chips=tp) for tp in (1, 2, 8)]
@@ -306,7 +326,8 @@ def test_separate_workers_are_known_by_their_columns_and_prefill_does_not_distur
 
 def test_workers_whose_number_is_not_given_are_refused():
     found = disaggregated.measured([row(2, POOLED, decode_num_workers="", ttft_ms=201)])
-    assert [r.reason for r in found.refused] == ["how many decode workers there were is not given"]
+    (refused,) = found.refused
+    assert refused.reason.startswith("how many workers there were is not given")
     fuller = disaggregated.measured([row(2, POOLED), row(3, POOLED, decode_num_workers="")])
     assert (len(fuller.runs), fuller.refused, fuller.duplicates) == (1, (), 1), "it repeats a fuller row"
 

@@ -11,7 +11,7 @@ import numpy as np
 from agentsim.backends.gpu.constants import Constants
 from agentsim.calibrate.least_squares import Array
 from agentsim.specs import catalog
-from agentsim.specs.engine import EngineProfile, ModelClass, ServingConstants
+from agentsim.specs.engine import ModelClass, ServingConstants
 from agentsim.specs.law import GpuLaw
 from agentsim.specs.sourced import Datum
 
@@ -27,7 +27,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "gemm_efficiency": ("packed_gemm", "kept_gemm", "expert_gemm"),
     "expert_gemm_efficiency": ("expert_gemm",),
     "expert_skew": ("skew",),
-    "stream_interval": ("stream_tokens",),
 }
 """What a profile calls a constant, and what it is in the cost law."""
 _NOT_FITTED: dict[ModelClass, tuple[str, ...]] = {"dense": (), "moe": ("iteration_overhead",)}
@@ -76,18 +75,10 @@ class Space(NamedTuple):
 
 
 def space_of(key: Key) -> Space:
-    """Return what is fitted of a profile: the priors of its class, at most eight of them.
-
-    An engine that hands over several tokens at once has that number in place of the time per sequence:
-    both together are more than TTFT and TPOT tell apart.
-    """
+    """Return what is fitted of a profile: the priors of its class, at most eight of them."""
     law = catalog.load(GpuLaw, "gpu-law")
     priors = data_of_constants(law.priors[key.kind])
-    streaming = catalog.load(EngineProfile, key.file).stream_interval
-    held = list(_NOT_FITTED[key.kind])
-    if streaming is not None:
-        priors["stream_interval"] = streaming
-        held.append("sequence_overhead")
+    held = _NOT_FITTED[key.kind]
     names = tuple(name for name in priors if name not in held)
     ranges = [_range(priors[name]) for name in names]
     return Space(

@@ -113,9 +113,7 @@ def _anchor(key: Key) -> str:
 
 def _priors(key: Key) -> Mapping[str, Datum[float]]:
     priors = catalog.load(GpuLaw, "gpu-law").priors[key.kind]
-    found = {name: getattr(priors, name) for name in FIELDS}
-    found["stream_interval"] = catalog.load(EngineProfile, key.file).stream_interval
-    return found
+    return {name: getattr(priors, name) for name in FIELDS}
 
 
 def _text(name: str, value: float) -> str:

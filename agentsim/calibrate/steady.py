@@ -17,7 +17,7 @@ from agentsim.backends.base import Batch
 from agentsim.backends.gpu.constants import Constants
 from agentsim.backends.gpu.cost import GpuCost
 from agentsim.validation.rows import Run
-from agentsim.validation.serving import requests_of, streamed
+from agentsim.validation.serving import requests_of
 
 _LEAST_CHUNK = 64.0
 """Prompt tokens that an iteration takes at the least, however many sequences decode."""
@@ -88,7 +88,7 @@ class Point(NamedTuple):
         now = steady(cost, self.load)
         ttft_s = self.simulated.ttft_s * now.ttft_s / self.formula.ttft_s
         tpot_s = self.simulated.tpot_s * now.tpot_s / self.formula.tpot_s
-        return Times(*streamed(ttft_s + cost.request_s, tpot_s, cost.stream_tokens, self.load.output))
+        return Times(ttft_s + cost.request_s, tpot_s)
 
 
 def point_of(run: Run, cost: GpuCost, simulated: Times) -> Point:

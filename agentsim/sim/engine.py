@@ -28,7 +28,6 @@ from agentsim.sim.staged import staged
 from agentsim.sim.tools import ToolBench
 from agentsim.units import to_ns, to_s
 
-
 Workers = dict[str, list[Server]]
 """The servers of one replica, by the engine of the deployment that they run."""
 

@@ -18,8 +18,8 @@ class Gate:
     TensorRT-LLM with copies of the attention prefills when there is a prompt for each, or when it has
     waited for that long enough (https://nvidia.github.io/TensorRT-LLM/llm-api/reference/AttentionDpConfig.html,
     timeout_iters); without, when prompts fill a share of the budget, or when the first has waited long enough
-    (batch_wait_timeout_iters and batch_wait_max_tokens_ratio of its TorchLlmArgs). What the iteration then has
-    no room for waits again.
+    (batch_wait_timeout_iters and batch_wait_max_tokens_ratio of its TorchLlmArgs). What the iteration has no
+    room for then waits again.
     """
 
     __slots__ = ("_budget", "_hold", "_open_from", "_passed", "_since", "_waits")

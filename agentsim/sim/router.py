@@ -17,7 +17,7 @@ from agentsim.sim.request import Answer, Server, Work
 
 
 class Chooser:
-    """Names the place of every call, and counts those under way. Precondition: there is at least one place."""
+    """Names the place of every call, and counts those under way. Precondition: there is a place."""
 
     def __init__(self, places: int, routing: Routing) -> None:
         self.routing = routing

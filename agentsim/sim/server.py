@@ -345,7 +345,7 @@ class EngineServer:
         if first.remaining > budget:
             same = 1 if first.context < self._window < inf else first.remaining // budget
             return ((first, budget),), same
-        chunks = []
+        chunks: list[tuple[Request, int]] = []
         for request in self._prefilling:
             if budget <= 0:
                 break

@@ -85,13 +85,13 @@ class Engine(Strict):
     ] = 1
     receive_interval: Annotated[
         PositiveCount,
-        Field(description="GPUs: decode iterations between looks at new calls (SGLang scheduler-recv-interval)"),
+        Field(description="GPUs: decode iterations from look to look at new calls (scheduler-recv-interval)"),
     ] = 1
     balance_wait: Annotated[
         PositiveCount | None,
         Field(
-            description="GPUs with attention_dp: iterations that prompts wait, while all copies decode, until "
-            "each has one (TensorRT-LLM attention_dp_config); default: none"
+            description="GPUs with attention_dp: iterations that prompts wait, while all copies decode, "
+            "until each has one (TensorRT-LLM attention_dp_config); default: none"
         ),
     ] = None
     batch_wait: Annotated[

@@ -65,8 +65,6 @@ class ServingConstants(Strict):
     expert_read_efficiency: Datum[Efficiency] | None = None
     expert_skew: Datum[Positive] | None = None
     """How even routing is: T tokens read a share 1 - (1 + kT/(Eb))^-b of the experts; even for large b."""
-    stream_interval: Datum[Positive] | None = None
-    """Tokens that a client receives at once: the first chunk comes when as many are made."""
 
 
 class EngineProfile(Strict):
@@ -85,8 +83,6 @@ class EngineProfile(Strict):
     attention_efficiency: Datum[Efficiency]
     layer_overhead: Datum[Seconds]
     request_overhead: Datum[Seconds]
-    stream_interval: Datum[Positive] | None = None
-    """For engines that hand over several tokens at once under load: where a fit of it starts."""
     all_reduce: dict[str, AllReduce]
     memory_share: Datum[Efficiency]
     """Share of the memory that weights and KV may fill; or, of `free` memory, that KV may fill."""

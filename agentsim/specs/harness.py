@@ -62,9 +62,9 @@ class Setup(Strict):
     """How an engine was started for some runs; a later setup that is of the run too comes before this one.
 
     `kv` is the format of the KV cache, `receive_interval` and the waits are as in a deployment,
-    `replicated` says that each GPU did the attention of its own sequences, `all_experts_apart` that experts were
-    spread over all GPUs, whatever the labels say; `draft_tokens` with how many drafts a run speculated: 0 if
-    it did not.
+    `replicated` says that each GPU did the attention of its own sequences, `all_experts_apart` that experts
+    were spread over all GPUs, whatever the labels say; `draft_tokens` with how many drafts a run speculated:
+    0 if it did not.
     """
 
     where: Where
@@ -115,7 +115,8 @@ class Harnesses(Strict):
 @cache
 def load_harnesses() -> Harnesses:
     """Return the harnesses that come with agentsim."""
-    return catalog.load_file(Harnesses, os.path.join(catalog.folder("harnesses"), "serving.yaml"), "harnesses")
+    path = os.path.join(catalog.folder("harnesses"), "serving.yaml")
+    return catalog.load_file(Harnesses, path, "harnesses")
 
 
 def workers_file() -> str:

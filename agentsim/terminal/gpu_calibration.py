@@ -29,7 +29,6 @@ _COLUMNS: Mapping[str, tuple[str, str, float, str]] = {
     "gemm_efficiency": ("GEMM", "%", 0.01, ".0f"),
     "expert_gemm_efficiency": ("exp.", "%", 0.01, ".0f"),
     "expert_skew": ("skew", "", 1.0, ".1f"),
-    "stream_interval": ("chunk", "tok", 1.0, ".0f"),
 }
 """Heading, its unit, the unit's size and figures of every constant."""
 _WIDE = 140

@@ -68,19 +68,19 @@ def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     topology = _topology(row)
     if isinstance(topology, Refusal):
         return topology
-    batch, workers = row.count("decode_batch_size") or 0, topology.decode.count
+    batch, workers = row.count("decode_batch_size") or 0, topology.decode.number
     given = row.count("concurrency")
     users = given or batch * workers
-    said = () if given else ("concurrency is not given: decode_batch_size x decode workers",)
+    said = [] if given else ["concurrency is not given: decode_batch_size x decode workers"]
     if _given(row) is None:
-        said += ("workers are not given: as InferenceX's configuration lists for the load",)
+        said.append("workers are not given: as InferenceX's configuration lists for the load")
     prefill, decode = _side(row, topology.prefill, users), _side(row, topology.decode, users)
     if isinstance(prefill, Refusal):
         return prefill
     if isinstance(decode, Refusal):
         return decode
     run = replace(decode, assumed=(*said, *decode.assumed))
-    return run, Pools(prefill, topology.prefill.count, workers, batch, topology.speculates)
+    return run, Pools(prefill, topology.prefill.number, workers, batch, topology.speculates)
 
 
 def _topology(row: Row) -> Topology | Refusal:
@@ -121,8 +121,8 @@ def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
     run = replace(run, separate=True)
     if not run.mixture:
         return run
-    spread = {"attention_dp": workers.attention_dp, "expert_parallel": workers.expert_parallel}
-    return replace(run, chips=workers.chips, **spread)
+    copies, experts = workers.attention_dp, workers.expert_parallel
+    return replace(run, chips=workers.chips, attention_dp=copies, expert_parallel=experts)
 
 
 def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: Pools) -> list[Served]:

@@ -10,7 +10,7 @@ from agentsim.sim.closed_loop import Served
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.disaggregated import serve_pools
 from agentsim.validation.rows import Pools, Refusal, Run
-from agentsim.validation.serving import cost_of, mean_output, serve, streamed, times_of
+from agentsim.validation.serving import cost_of, serve, times_of
 from agentsim.validation.speculation import drafter_of
 
 
@@ -45,20 +45,19 @@ def replay(job: Job) -> Replayed | Refusal:
     """Simulate one run, or say why it cannot be."""
     ledger = Ledger()
     try:
-        served, admitted, interval = _served(job, ledger)
+        served, admitted = _served(job, ledger)
     except AgentsimError as bad:
         infeasible = isinstance(bad, InfeasibleError)
         reason = "the engine could not run it" if infeasible else "the catalog lacks what it needs"
         return Refusal(job.run.line, reason, str(bad))
-    seen = streamed(*times_of(served, job.run), interval, mean_output(job.run))
-    return Replayed(*seen, len(served), admitted, ledger.fitted_on())
+    return Replayed(*times_of(served, job.run), len(served), admitted, ledger.fitted_on())
 
 
-def _served(job: Job, ledger: Ledger) -> tuple[list[Served], int, float]:
-    """Return the requests, how many ran at once, and how many tokens a client gets at once."""
+def _served(job: Job, ledger: Ledger) -> tuple[list[Served], int]:
+    """Return the requests, and how many ran at once."""
     drafter = drafter_of(job.run) if job.speculates else None
     cost = cost_of(job.run, drafter, job.profiles, ledger)
     if job.pools is None:
-        return *serve(cost, job.run), cost.stream_tokens
+        return serve(cost, job.run)
     prefill = cost_of(job.pools.prefill, None, job.profiles, ledger)
-    return serve_pools(prefill, cost, job.run, job.pools), 0, cost.stream_tokens
+    return serve_pools(prefill, cost, job.run, job.pools), 0

@@ -43,15 +43,6 @@ def times_of(served: Sequence[Served], run: Run) -> tuple[float, float]:
     return ttft_s, median(s.tpot_s for s in served if s.tpot_s)
 
 
-def streamed(ttft_s: float, tpot_s: float, interval: float, output: float) -> tuple[float, float]:
-    """Return TTFT and TPOT as a client sees them that gets `interval` tokens at once.
-
-    Its first chunk comes when as many tokens are made; the other tokens seem the faster.
-    """
-    late = min(interval - 1.0, output / 2)
-    return ttft_s + late * tpot_s, tpot_s * (1.0 - late / (output - 1.0))
-
-
 def serve(cost: IterationCost, run: Run) -> tuple[list[Served], int]:
     """Return a run's requests on an engine of this cost, and how many sequences ran at once at the most.
 
@@ -71,11 +62,6 @@ def requests_of(run: Run) -> list[tuple[int, int]]:
     """Return (prompt, output) of every request of a run, in the order in which they are sent."""
     harness = load_harnesses().harnesses[run.harness]
     return loads(harness, run.input_tokens, run.output_tokens, run.concurrency)
-
-
-def mean_output(run: Run) -> float:
-    """Return the mean number of output tokens of a run's requests."""
-    return fmean(output for _, output in requests_of(run))
 
 
 def loads(harness: Harness, input_tokens: int, output_tokens: int, users: int) -> list[tuple[int, int]]:
@@ -138,7 +124,7 @@ def engine_of(run: Run, profiles: str | None = None) -> Engine:
 
 def _formats(run: Run, kv: Precision) -> PrecisionChoice:
     try:
-        return PrecisionChoice(weights=run.precision, kv=kv)  # type: ignore[arg-type]
+        return PrecisionChoice(weights=run.precision, kv=kv)
     except ValueError:
         raise InfeasibleError(f"no engine is known with {run.precision} weights") from None
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from agentsim.specs.harness import Budget, Setup, Where, load_harnesses
 from agentsim.specs.hardware import Precision
+from agentsim.specs.harness import Budget, Setup, Where, load_harnesses
 
 if TYPE_CHECKING:
     from agentsim.validation.rows import Run

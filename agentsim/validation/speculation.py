@@ -1,10 +1,10 @@
 """Which runs speculated, where a file does not say: inferred from how fast their steps are.
 
 A model that comes with a drafter (an MTP head) may have been run with it. Where the harness's scripts tell
-(`settings.py`), that is taken. Else both are simulated, and a server (runs that differ in their load alone) is
-taken to have speculated where that lies nearer to all its runs together: its steps would be faster than the
-GPUs' bandwidth and kernels allow. A server that shows the same load twice was started both ways, so each of
-its runs is taken on its own.
+(`settings.py`), that is taken. Else both are simulated, and a server (runs that differ in their load alone)
+is taken to have speculated where that lies nearer to all its runs together: its steps would be faster than
+the GPUs' bandwidth and kernels allow. A server that shows the same load twice was started both ways, so each
+of its runs is taken on its own.
 """
 
 from __future__ import annotations

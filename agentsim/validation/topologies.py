@@ -23,7 +23,7 @@ _COLUMNS = (
 class Workers(NamedTuple):
     """Workers of one kind: how many, GPUs of each, groups that experts are spread over, attention copies."""
 
-    count: int
+    number: int
     chips: int
     expert_parallel: int
     attention_dp: int
@@ -42,12 +42,14 @@ def topologies_of(row: Row) -> list[Topology]:
     key = (model_of(row.text("model")), gpu_of(row.text("gpu")), *(row.text(name) for name in _LOAD))
     chips = max(row.count("decode_tp_size") or 0, row.count("decode_moe_ep_size") or 0)
     found = [topology for topology in _listed().get(key, []) if topology.decode.chips == chips]
-    shapes = {(topology.prefill, topology.decode): topology for topology in found}
-    return [
-        shape if all(t.speculates is shape.speculates for t in found if t[:2] == shape[:2])
-        else shape._replace(speculates=None)
-        for shape in shapes.values()
-    ]  # fmt: skip
+    shapes = dict.fromkeys((topology.prefill, topology.decode) for topology in found)
+    return [_merged([t for t in found if t[:2] == shape]) for shape in shapes]
+
+
+def _merged(alike: list[Topology]) -> Topology:
+    """Return deployments that differ in nothing but whether they speculate as one."""
+    said = {topology.speculates for topology in alike}
+    return alike[0] if len(said) == 1 else alike[0]._replace(speculates=None)
 
 
 @cache

@@ -37,7 +37,6 @@ class Constants:
     expert_gemm: float
     attention_share: float
     skew: float
-    stream_tokens: float
 
 
 def constants_of(group: Group, stored: Precision, kind: ModelClass) -> Constants:
@@ -75,7 +74,6 @@ def _serving(group: Group, stored: Precision, serving: ServingConstants) -> Cons
         expert_gemm=packed_gemm if experts is None else take(experts),
         attention_share=take(group.law.attention_share),
         skew=inf if serving.expert_skew is None else take(serving.expert_skew),
-        stream_tokens=1.0 if serving.stream_interval is None else take(serving.stream_interval),
     )
 
 
@@ -98,7 +96,6 @@ def _kernels(group: Group, stored: Precision) -> Constants:
         expert_gemm=packed_gemm,
         attention_share=take(profile.attention_efficiency),
         skew=inf,
-        stream_tokens=1.0,
     )
 
 

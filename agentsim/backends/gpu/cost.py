@@ -27,8 +27,8 @@ class Draft:
 class GpuCost:
     """`IterationCost` of one GPU engine; see `backends/base.py` for the contract.
 
-    `stream_tokens` is how many tokens a client of the engine receives at once. `works` are what the passes
-    of target and drafter move, `constants` what the engine reaches: with others, `at` gives other times.
+    `works` are what the passes of target and drafter move, `constants` what the engine reaches: with others,
+    `at` gives other times.
     """
 
     target: ForwardPass
@@ -42,7 +42,6 @@ class GpuCost:
     batched_tokens: int
     max_sequences: int
     request_s: float
-    stream_tokens: float
     works: tuple[Work, ...]
     constants: Constants
     rules: ServingRules
@@ -74,7 +73,6 @@ class GpuCost:
             target=rates(self.works[0], constants, self.verified_tokens),
             draft=draft,
             request_s=constants.request_s,
-            stream_tokens=constants.stream_tokens,
             constants=constants,
         )
 
@@ -107,7 +105,6 @@ def compile_gpu(parts: EngineParts) -> GpuCost:
         batched_tokens=ledger.take(profile.batched_tokens) * group.copies,
         max_sequences=ledger.take(profile.sequences) * group.copies,
         request_s=constants.request_s,
-        stream_tokens=constants.stream_tokens,
         works=tuple(works),
         constants=constants,
         rules=serving_rules(group),
