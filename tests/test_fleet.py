@@ -12,7 +12,7 @@ from conftest import endpoint, plan_of, workflow
 from test_cli import ROOT, data, invoke
 
 from agentsim.compile import compile_plan
-from agentsim.errors import InfeasibleError, InputError
+from agentsim.errors import InfeasibleError, InputError, SpecError
 from agentsim.fleet.capacity import find_capacity
 from agentsim.fleet.objective import Objective, figure, parse_objective
 from agentsim.fleet.outcome import alone, fleet_of, peak_alive, run_traffic
@@ -313,6 +313,47 @@ def test_a_pattern_of_several_engines_is_replicated_whole(deployment):
     }
     assert two.plant.chips == 2 * one.plant.chips
     assert told(traffic, two).summary.completion_s.avg <= told(traffic, one).summary.completion_s.avg
+
+
+SPLIT = "gemma-pd-2xb200"
+
+
+def workers(prefill, decode, *more, turns=4):
+    kinds = {"prefill": prefill, "decode": decode}
+    return plan_on(SPLIT, *(f"engines.{k}.workers={n}" for k, n in kinds.items()), *more, turns=turns)
+
+
+def test_prefill_and_decode_have_workers_of_any_number():
+    plan = workers(1, 3)
+    result = run(Traffic(9), plan)
+    names = {r.name.partition(":")[0] for r in result.resources}
+    assert names == {"prefill", "decode#1", "decode#2", "decode#3"}
+    assert plan.plant.chips == 2 * plan_on(SPLIT).plant.chips  # one and one before, one and three now
+    busy = {load.engine: load.running.max for load in result.loads}
+    assert min(busy[f"decode#{n}"] for n in (1, 2, 3)) >= 1
+
+
+def test_one_worker_of_each_kind_is_as_none_named_and_more_are_no_slower():
+    traffic = Traffic(16, concurrency=12)
+    assert run(traffic, workers(1, 1)) == run(traffic, plan_on(SPLIT))
+    times = [told(traffic, workers(n, n)).summary.completion_s.avg for n in (1, 2, 4)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_session_finds_its_kv_at_the_workers_that_it_was_sent_to():
+    aware, blind = (
+        run(Traffic(24, concurrency=8), workers(3, 3, f"router={policy}"))
+        for policy in ("prefix_aware", "round_robin")
+    )
+    cached = [sum(t.cached_tokens for t in result.tasks) for result in (aware, blind)]
+    assert cached[0] > 1.3 * cached[1]
+    moved = [sum(t.parts_ns[Part.KV_TRANSFER] for t in result.tasks) for result in (aware, blind)]
+    assert moved[0] < moved[1]
+
+
+def test_workers_on_a_pattern_that_has_none_are_refused():
+    with pytest.raises(SpecError, match="'main' has 2 workers; only pattern 'prefill-decode'"):
+        plan_on(SERVER, "engines.main.workers=2")
 
 
 def test_the_price_of_a_task_is_that_of_all_replicas():

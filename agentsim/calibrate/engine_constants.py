@@ -137,3 +137,15 @@ def pooled(key: Key, found: Mapping[Key, Array], rows: Mapping[Key, int], names:
                 total[index] += share * theirs[name]
                 weight[index] += share
     return np.asarray(total / weight)
+
+
+def stand_in(key: Key, found: Mapping[Key, Array], rows: Mapping[Key, int]) -> Array | None:
+    """Return what an engine reached in a format on the GPUs of a generation, by rows: they are of one die.
+
+    None where it was measured on none of them.
+    """
+    own = [k for k in found if (k.engine, k.precision, k.kind) == (key.engine, key.precision, key.kind)]
+    like = [k for k in own if generation(k.gpu) == generation(key.gpu)]
+    if not like:
+        return None
+    return np.asarray(np.average([found[k] for k in like], axis=0, weights=[rows[k] for k in like]))

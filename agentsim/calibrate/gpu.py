@@ -17,7 +17,7 @@ import numpy as np
 
 from agentsim.backends.gpu.constants import Constants
 from agentsim.backends.gpu.cost import GpuCost
-from agentsim.calibrate.engine_constants import Key, Space, generation, pooled, space_of
+from agentsim.calibrate.engine_constants import Key, Space, generation, pooled, space_of, stand_in
 from agentsim.calibrate.gpu_report import Off
 from agentsim.calibrate.least_squares import Array, damped, solve
 from agentsim.calibrate.steady import Point, Times, point_of
@@ -197,13 +197,22 @@ class Fit:
         told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
         return {key: pooled(key, told, rows, space(key).names) for key in keys}
 
+    def stand_ins(self) -> dict[Key, Array]:
+        """Return for profiles with too few runs what their engine reached in the format on like GPUs."""
+        rows = {key: len(self.of_profile(key)) for key in self.points}
+        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
+        wanted = (*self.unmeasured(), *(key for key in self.points if key not in told))
+        found = {key: stand_in(key, told, rows) for key in wanted}
+        return {key: point for key, point in found.items() if point is not None}
+
     def unmeasured(self) -> list[Key]:
         """Return the profiles of mixtures of experts that no run is of, on GPUs of a generation measured.
 
         Kernels alone do not say what these take; of dense models they do, and were measured on each GPU.
         """
         profiles = [catalog.load(EngineProfile, name) for name in catalog.names("engines")]
-        known = {(k.engine, generation(k.gpu), k.precision) for k in self.keys if k.kind == "moe"}
+        told = (key for key in self.points if len(self.of_profile(key)) >= MIN_ROWS)
+        known = {(k.engine, generation(k.gpu), k.precision) for k in told if k.kind == "moe"}
         formats = sorted({precision for _, _, precision in known})
         keys = (
             Key(profile.software, profile.hardware, precision, "moe")

@@ -73,7 +73,7 @@ class Plan:
 
     def _report(self, in_fit: list[Off], left_out: list[Off]) -> GpuCalibration:
         fit = self._fit
-        points = dict(sorted((fit.points | fit.expected(fit.unmeasured())).items()))
+        points = dict(sorted((fit.points | fit.stand_ins()).items()))
         return GpuCalibration(
             file=os.path.basename(self.path),
             seed=self.choices.seed,

@@ -20,7 +20,7 @@ from agentsim.units import MICROSECOND_S, MILLISECOND_S
 
 _SOURCE = "serving_runs"
 _TIMES = ("layer_overhead", "iteration_overhead", "sequence_overhead", "prefill_overhead", "request_overhead")
-_POOLED = "fewer than three runs to fit on: what the profiles alike lead to expect"
+_POOLED = "fewer than three runs to fit on: as on GPUs of its generation or, where none is, as profiles alike"
 _quoted = partial(json.dumps, ensure_ascii=False)
 
 

@@ -99,8 +99,9 @@ class Harnesses(Strict):
     """The whole file.
 
     `draft_tokens`: drafts a step where a run is taken to have speculated. `kv_launch` and `kv_rate`: start-up
-    of a KV transfer between workers, and bytes per second of one GPU. `fastest_gemm`: the largest share
-    of a dense peak that any measured matrix product reaches; a run that needs more cannot be right.
+    of a KV transfer between workers, and bytes per second of one GPU. `releases`: by engine, its version in
+    a release of the software that joins separate workers. `fastest_gemm`: the largest share of a dense peak
+    that any measured matrix product reaches; a run that needs more cannot be right.
     """
 
     title: Line
@@ -108,6 +109,7 @@ class Harnesses(Strict):
     draft_tokens: Datum[PositiveCount]
     kv_launch: Datum[Seconds]
     kv_rate: Datum[BytesPerSecond]
+    releases: dict[str, dict[str, str]] = Field(default_factory=dict)
     fastest_gemm: dict[Precision, Datum[Efficiency]]
     harnesses: dict[str, Harness]
 

@@ -118,7 +118,8 @@ def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
     run = run_of(row.with_cells(cells))
     if isinstance(run, Refusal):
         return run
-    run = replace(run, separate=True)
+    known = load_harnesses().releases.get(run.engine, {})
+    run = replace(run, separate=True, version=known.get(run.version, run.version))
     if not run.mixture:
         return run
     copies, experts = workers.attention_dp, workers.expert_parallel
