@@ -10,9 +10,10 @@ Written from the rules alone, in seconds as floats, without an event loop, with 
   an engine that reserves, for its prompt and output. It never joins an iteration that has begun;
 * an engine that takes prompts whole admits one only if it fits what is left of the budget, or is first;
 * an engine that holds calls looks at those that have come in at every so many decode iterations in a row,
-  and, unless it waits for a number of prompts, whenever an iteration prefilled or nothing decodes; if it
-  waits for a number, as soon as so many wait or fewer than that decode, and what is not admitted then must
-  wait again; if it waits for a share of its budget, the iterations count from the first call that waits;
+  and, unless it waits for others, whenever an iteration prefilled or nothing decodes; if it has copies of the
+  attention, as soon as a call waits for each or fewer than that decode (a call is the copy's that has the
+  fewest when it comes in), and what is not admitted then must wait again; if it waits for a share of its
+  budget, the iterations count from the first call that waits;
 * before an iteration every sequence has blocks for the tokens it will have read. Where they do not all
   fit, the call admitted last goes back to the head of the queue, and nothing is admitted then;
 * the first token is out when the iteration of the last prefill chunk ends; every decode iteration
@@ -60,6 +61,7 @@ class Call:
     goal: int = 0
     ids: list[object] = field(default_factory=list)
     admitted: int = 0
+    copy: int = 0
 
     def __post_init__(self) -> None:
         self.goal = self.prompt
@@ -169,6 +171,13 @@ class SlowEngine:
                 )
         return self
 
+    def _emptiest_copy(self) -> int:
+        """Return the copy of the attention that has the fewest calls."""
+        if self.rules.hold is None or not self.rules.hold.copies:
+            return 0
+        copies = [call.copy for call in self.waiting + self.running]
+        return min(range(self.rules.hold.copies), key=copies.count)
+
     def _look(self) -> None:
         hold = self.rules.hold
         if hold is None:
@@ -178,7 +187,8 @@ class SlowEngine:
         if hold.again:
             self.seen = []
         if hold.copies:
-            due |= len(self.decoding) < hold.copies or len(self.waiting) >= hold.copies
+            copies = {call.copy for call in self.waiting}
+            due |= len(self.decoding) < hold.copies or len(copies) == hold.copies
         else:
             due |= not self.decoding
         if hold.share is not None:
@@ -210,7 +220,9 @@ class SlowEngine:
 
     def _take_arrivals(self) -> None:
         while self.to_come and self._ready_s(self.to_come[0]) <= self.now_s:
-            self.waiting.append(self.to_come.pop(0))
+            call = self.to_come.pop(0)
+            call.copy = self._emptiest_copy()
+            self.waiting.append(call)
             self.changes += 1
         for call in list(self.loading):
             if call.loaded_s <= self.now_s:

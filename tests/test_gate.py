@@ -55,6 +55,12 @@ def test_prompts_wait_until_every_copy_has_one_or_for_so_many_iterations():
     assert paired[2:] == pytest.approx([11, 11])
 
 
+def test_a_prompt_waits_for_the_copy_whose_sequence_ended():
+    # the first copy's call ends at 5, the next calls are both its own: nobody waits for the second copy
+    alone = first_tokens(Hold(30, copies=2), [0, 0, 5.5, 9.5], outputs=(5, 1000, 2, 1000))
+    assert alone[2] == pytest.approx(7), "one sequence decodes"
+
+
 def test_a_copy_that_decodes_nothing_is_not_waited_for():
     assert first_tokens(Hold(30, copies=2), [0, 5.5]) == pytest.approx([1, 7])
 

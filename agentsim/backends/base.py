@@ -81,9 +81,9 @@ class Hold(NamedTuple):
     """How long calls wait beside sequences that decode before the engine lets them in.
 
     Plain: at every `iterations`-th decode iteration after the last prefill or the last time, and whenever an
-    iteration prefilled or nothing decodes. With `copies` of the attention: as soon as that many wait or fewer
-    sequences decode. With `share`: counted from the first that waits, or as soon as prompts that fit the
-    token budget fill that share of it.
+    iteration prefilled or nothing decodes. With `copies` of the attention: as soon as one waits for each of
+    them or fewer sequences decode. With `share`: counted from the first that waits, or as soon as prompts
+    that fit the token budget fill that share of it.
     """
 
     iterations: int

@@ -15,20 +15,22 @@ class Gate:
 
     SGLang reads its socket every so many decode iterations and after every other one; what it has read it
     keeps (https://docs.sglang.ai/advanced_features/server_arguments.html, scheduler_recv_interval).
-    TensorRT-LLM with copies of the attention prefills when there is a prompt for each, or when it has
-    waited for that long enough (https://nvidia.github.io/TensorRT-LLM/llm-api/reference/AttentionDpConfig.html,
-    timeout_iters); without, when prompts fill a share of the budget, or when the first has waited long enough
+    TensorRT-LLM with copies of the attention gives each call to one of them when it comes in, and prefills
+    when every copy has a prompt, or when it has waited for that long enough
+    (https://nvidia.github.io/TensorRT-LLM/llm-api/reference/AttentionDpConfig.html, timeout_iters); without,
+    when prompts fill a share of the budget, or when the first has waited long enough
     (batch_wait_timeout_iters and batch_wait_max_tokens_ratio of its TorchLlmArgs). What the iteration has no
     room for then waits again.
     """
 
-    __slots__ = ("_budget", "_hold", "_open_from", "_passed", "_since", "_waits")
+    __slots__ = ("_budget", "_calls", "_hold", "_open_from", "_passed", "_since", "_waits")
 
     def __init__(self, hold: Hold | None, budget: int) -> None:
         self._hold, self._budget = hold, budget
         self._passed = _FOREVER if hold is None else 0
         self._since = 0
         self._waits = False
+        self._calls = [0] * hold.copies if hold is not None else []
         self._open_from: int | None = None
 
     @property
@@ -44,6 +46,7 @@ class Gate:
         due = self._since >= hold.iterations and (hold.from_first or self._since % hold.iterations == 0)
         self._since = self._since if hold.from_first else self._since % hold.iterations
         self._waits = bool(waiting)
+        self._share_out(waiting)
         open_now = self._waits and self._need_not_wait(hold, waiting, decoding)
         self._open_from = 0 if open_now else None
         if due or open_now:
@@ -54,7 +57,7 @@ class Gate:
 
     def _need_not_wait(self, hold: Hold, waiting: Collection[Request], decoding: int) -> bool:
         if hold.copies:
-            return decoding < hold.copies or len(waiting) >= hold.copies
+            return decoding < hold.copies or len({request.copy for request in waiting}) >= hold.copies
         if not decoding:
             return True
         return hold.share is not None and self._filled(waiting, decoding) >= hold.share * self._budget
@@ -67,6 +70,20 @@ class Gate:
                 break
             total += request.goal
         return total
+
+    def _share_out(self, waiting: Collection[Request]) -> None:
+        """Give calls that have come in the copies of the attention with the fewest calls."""
+        if not self._calls:
+            return
+        for request in waiting:
+            if request.copy < 0:
+                request.copy = self._calls.index(min(self._calls))
+                self._calls[request.copy] += 1
+
+    def went(self, request: Request) -> None:
+        """Count a call that is done."""
+        if self._calls:
+            self._calls[request.copy] -= 1
 
     def admitted(self) -> None:
         """Count a call that has left the queue."""
@@ -88,6 +105,7 @@ class Gate:
         if hold.from_first and not self._waits:
             self._since = -done
         self._waits = True
+        self._share_out(waiting)
         if self._open_from is None and self._need_not_wait(hold, waiting, decoding):
             self._open_from = done
 

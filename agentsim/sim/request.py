@@ -97,6 +97,7 @@ class Request:
         "cached",
         "claim",
         "context",
+        "copy",
         "done",
         "finished_ns",
         "first_token_ns",
@@ -126,6 +127,7 @@ class Request:
     blocks: int
     claim: int
     context: float
+    copy: int
     gain: float
     goal: int
     joined: int

@@ -100,7 +100,7 @@ class EngineServer:
         request.gain = min(max(gain, 1.0), float(cost.verified_tokens))
         request.prefix, request.claim, request.goal = work.prefix, claim, prompt
         request.written, request.segment, request.below_window = 0.0, None, False
-        request.remaining, request.context, request.order = prompt, 0.0, -1
+        request.remaining, request.context, request.order, request.copy = prompt, 0.0, -1, -1
         final = sizes.blocks(prompt + output)
         request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
         if sizes.held(final, 0) > self.cache.capacity_bytes:
@@ -127,7 +127,9 @@ class EngineServer:
             return
         self._note()
         if self._gate.notes_arrivals and self._phase.iterations:
-            self._gate.arrived(self._iterations_done(), self._waiting, self._batch.count)
+            done = self._iterations_done()
+            if done < self._phase.iterations:  # else those that end with the phase make room first
+                self._gate.arrived(done, self._waiting, self._batch.count)
         held = self._held()
         if held or (self._has_budget() and self._may_fit(self._waiting[0])):
             self._cut_short(held)
@@ -421,6 +423,7 @@ class EngineServer:
         request.finished_ns = self._env.now
         self.cache.release(request, request.prompt + max(request.output, 1) - 1)
         request.segment = None
+        self._gate.went(request)
         request.done.succeed()
 
 
