@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from agentsim.backends.base import IterationCost
+from agentsim.units import bytes_text, count_text
 
 
 class Segment:
@@ -43,6 +44,16 @@ class BlockSizes:
     def windows(self, blocks: int) -> int:
         """Return the blocks that windowed layers hold of a context of so many."""
         return min(blocks, self.window_blocks)
+
+    def too_long(self, tokens: int, room: float) -> str:
+        """Return what is wrong with a context that does not fit so many bytes, and what would help."""
+        need = self.held(self.blocks(tokens), 0)
+        return (
+            f"a context of {tokens:,} tokens needs {bytes_text(need)} of KV; "
+            f"{bytes_text(room)} are free beside the weights, enough for about "
+            f"{count_text(tokens * room / need)} tokens: "
+            "use more chips, a smaller KV precision, or compaction"
+        )
 
     def bytes(self, blocks: float, windows: float) -> float:
         """Return the bytes of blocks in full layers and in windowed ones."""

@@ -74,6 +74,29 @@ class Phase:
         return count
 
 
+def compose(prefilling: Sequence[Request], budget: int, window: float, whole: bool) -> tuple[Chunks, float]:
+    """Return the prefill chunks of a phase, first come first served, and how many iterations keep them so.
+
+    With `whole`, a prompt is split only where it is longer than all of the budget.
+    """
+    if not prefilling:
+        return (), inf
+    first = prefilling[0]
+    if first.remaining > budget:
+        same = 1 if first.context < window < inf else first.remaining // budget
+        return ((first, budget),), same
+    chunks: list[tuple[Request, int]] = []
+    for request in prefilling:
+        if budget <= 0:
+            break
+        chunk = min(request.remaining, budget)
+        if chunk < request.remaining and chunks and whole:
+            break
+        chunks.append((request, chunk))
+        budget -= chunk
+    return chunks, 1
+
+
 def _window_pairs(start: float, chunk: int, window: float) -> float:
     """Return the (query, key) pairs of a chunk when a query sees at most `window` keys."""
     if start + chunk <= window:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 from agentsim.backends.base import IterationCost
@@ -28,9 +29,9 @@ from agentsim.sim.gate import Gate
 from agentsim.sim.kv_cache import KvCache, Match
 from agentsim.sim.kv_growth import KvGrowth
 from agentsim.sim.load import Load
-from agentsim.sim.phase import Chunks, Phase
+from agentsim.sim.phase import Phase, compose
 from agentsim.sim.request import Request, Work
-from agentsim.units import bytes_text, count_text, to_ns, to_s
+from agentsim.units import to_ns, to_s
 
 
 class EngineServer:
@@ -104,18 +105,8 @@ class EngineServer:
         final = sizes.blocks(prompt + output)
         request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
         if sizes.held(final, 0) > self.cache.capacity_bytes:
-            raise InfeasibleError(self._too_long(prompt + output))
+            raise InfeasibleError(sizes.too_long(prompt + output, cost.kv_capacity_bytes))
         return request
-
-    def _too_long(self, tokens: int) -> str:
-        room, sizes = self.cost.kv_capacity_bytes, self.cache.sizes
-        need = sizes.held(sizes.blocks(tokens), 0)
-        return (
-            f"a context of {tokens:,} tokens needs {bytes_text(need)} of KV; "
-            f"{bytes_text(room)} are free beside the weights, enough for about "
-            f"{count_text(tokens * room / need)} tokens: "
-            "use more chips, a smaller KV precision, or compaction"
-        )
 
     def _on_ready(self, event: Any) -> None:
         self._ready(event.value)
@@ -262,7 +253,7 @@ class EngineServer:
             return False
         cache = self.cache
         while cache.live_bytes > cache.capacity_bytes:
-            self._put_back(max((*self._prefilling, *self._batch.members), key=_admission))
+            self._put_back(max((*self._prefilling, *self._batch.members), key=attrgetter("admitted")))
             cache.shrink()
         return True
 
@@ -292,7 +283,9 @@ class EngineServer:
         if not put_back:
             self._admit()
         phase, batch = self._phase, self._batch
-        phase.chunks, iterations = self._compose()
+        phase.chunks, iterations = compose(
+            self._prefilling, self._budget(), self._window, self._rules.whole_prompts
+        )
         phase.decodes = bool(batch.count) and not (self._rules.prefill_first and phase.chunks)
         if phase.decodes:
             iterations = min(iterations, batch.next_change())
@@ -337,26 +330,6 @@ class EngineServer:
         self._note()
         if self._waiting and not self._loading:
             raise InvariantViolation("L9: the engine idles while a call that fits it waits")
-
-    def _compose(self) -> tuple[Chunks, float]:
-        """Return the prefill chunks of the next phase, and how many iterations keep them the same."""
-        if not self._prefilling:
-            return (), inf
-        budget = self._budget()
-        first = self._prefilling[0]
-        if first.remaining > budget:
-            same = 1 if first.context < self._window < inf else first.remaining // budget
-            return ((first, budget),), same
-        chunks: list[tuple[Request, int]] = []
-        for request in self._prefilling:
-            if budget <= 0:
-                break
-            chunk = min(request.remaining, budget)
-            if chunk < request.remaining and chunks and self._rules.whole_prompts:
-                break
-            chunks.append((request, chunk))
-            budget -= chunk
-        return chunks, 1
 
     def _end_after(self, iterations: int) -> None:
         """Let this phase end once `iterations` are done; an earlier date that was set is void."""
@@ -425,7 +398,3 @@ class EngineServer:
         request.segment = None
         self._gate.went(request)
         request.done.succeed()
-
-
-def _admission(request: Request) -> int:
-    return request.admitted
