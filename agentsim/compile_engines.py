@@ -10,7 +10,7 @@ from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan, Plant, Routing
 from agentsim.specs import catalog
-from agentsim.specs.deployment import Deployment, Engine, Speculation
+from agentsim.specs.deployment import OF_GPUS, Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.router import load_router_rule
@@ -68,6 +68,9 @@ class _EngineCompiler:
         self.chips.append((chip, engine.chips * engine.workers))
         if engine.chips < 1:
             raise SpecError(f"{self.deployment.title}: an engine needs at least 1 chip")
+        others = [n for n in OF_GPUS if engine.backend == "lpx" and n in engine.model_fields_set]
+        if others:
+            raise SpecError(f"{self.deployment.title}: {others[0]} is of GPUs; an lpx engine has none")
         if engine.backend == "endpoint":
             raise SpecError(
                 f"{self.deployment.title}: an engine is a gpu or an lpx; an endpoint has its own file"

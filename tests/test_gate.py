@@ -4,9 +4,12 @@ import pytest
 from test_server import Simple, ns
 
 from agentsim.backends.base import Hold, ServingRules
+from agentsim.compile import compile_plan
+from agentsim.errors import SpecError
 from agentsim.sim.clock import Clock
 from agentsim.sim.request import Prefix, Work
 from agentsim.sim.server import EngineServer
+from agentsim.workflow.schema import Workflow
 
 STEP_S = 0.010
 COST = Simple(STEP_S, 0.0, 0.0, 0.0, 0.0)
@@ -82,3 +85,26 @@ def test_a_prompt_is_not_split_unless_it_is_longer_than_the_budget():
     assert thirds == pytest.approx([1, 2, 2])
     longer = first_tokens(None, [0], outputs=(1,), prompts=(250,), batched_tokens=100, whole=True)
     assert longer == pytest.approx([3])
+
+
+@pytest.mark.parametrize(
+    ("deployment", "fields", "said"),
+    [
+        ("lpx", ["receive_interval=10"], "receive_interval is of GPUs; an lpx engine has none"),
+        ("lpx", ["attention_dp=2"], "attention_dp is of GPUs"),
+        ("gemma-4xb200", ["balance_wait=9"], "attention_dp is 1"),
+        ("gemma-4xb200", ["batch_wait=9", "receive_interval=4"], "an engine holds calls in one way"),
+    ],
+)
+def test_a_hold_that_means_nothing_is_refused(deployment, fields, said):
+    task = Workflow.model_validate({"name": "made", "steps": [{"user": {"tokens": 10}}]})
+    with pytest.raises(SpecError, match=said):
+        compile_plan(task, deployment, [f"engines.main.{field}" for field in fields])
+
+
+def test_a_deployment_says_how_long_calls_are_held():
+    task = Workflow.model_validate({"name": "made", "steps": [{"user": {"tokens": 10}}]})
+    plan = compile_plan(task, "deepseek-8xb200-dp", ["engines.main.balance_wait=60"])
+    assert plan.engines["main"].rules.hold == Hold(60, copies=8)
+    plan = compile_plan(task, "gemma-4xb200", ["engines.main.receive_interval=30"])
+    assert plan.engines["main"].rules.hold == Hold(30)

@@ -42,6 +42,13 @@ class KvOffload(Strict):
     ssd: OffloadTier | None = None
 
 
+OF_GPUS = (
+    *("software", "kv_offload", "attention_dp", "expert_parallel"),
+    *("receive_interval", "balance_wait", "batch_wait", "batch_wait_share"),
+)
+"""Fields of an engine that mean nothing on LPUs."""
+
+
 class Engine(Strict):
     """A group of chips that holds one copy of the model."""
 

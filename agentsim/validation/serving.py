@@ -116,8 +116,8 @@ def engine_of(run: Run, profiles: str | None = None) -> Engine:
         attention_dp=run.attention_dp,
         expert_parallel=run.expert_parallel,
         receive_interval=settings.receive_interval or 1,
-        balance_wait=settings.balance_wait,
-        batch_wait=settings.batch_wait,
+        balance_wait=settings.balance_wait if run.attention_dp > 1 else None,
+        batch_wait=settings.batch_wait if run.attention_dp == 1 else None,
         batch_wait_share=settings.batch_wait_share or 1.0,
     )
 

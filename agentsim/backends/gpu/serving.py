@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentsim.backends.base import Hold, ServingRules, Tier
 from agentsim.backends.gpu.group import Group
+from agentsim.errors import SpecError
 from agentsim.specs.deployment import OffloadTier
 
 
@@ -23,11 +24,22 @@ def serving_rules(group: Group) -> ServingRules:
 
 def _hold(group: Group) -> Hold | None:
     engine = group.engine
-    if engine.balance_wait is not None and group.copies > 1:
+    _check_holds(group)
+    if engine.balance_wait is not None:
         return Hold(engine.balance_wait, group.copies)
     if engine.batch_wait is not None:
         return Hold(engine.batch_wait, share=engine.batch_wait_share)
     return Hold(engine.receive_interval) if engine.receive_interval > 1 else None
+
+
+def _check_holds(group: Group) -> None:
+    engine, title = group.engine, group.profile.title
+    set_ = [name for name in ("balance_wait", "batch_wait") if getattr(engine, name) is not None]
+    set_ += ["receive_interval"] if engine.receive_interval > 1 else []
+    if len(set_) > 1:
+        raise SpecError(f"{title}: {' and '.join(set_)} are set; an engine holds calls in one way")
+    if engine.balance_wait is not None and group.copies == 1:
+        raise SpecError(f"{title}: balance_wait is for copies of the attention; attention_dp is 1")
 
 
 def _tiers(group: Group) -> tuple[Tier, ...]:
