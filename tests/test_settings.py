@@ -8,7 +8,7 @@ from agentsim.specs import catalog
 from agentsim.specs.harness import load_harnesses, workers_file
 from agentsim.validation.names import gpu_of, load_chip, load_model
 from agentsim.validation.rows import run_of
-from agentsim.validation.settings import as_started, settings_of
+from agentsim.validation.settings import as_started, batched_tokens, settings_of
 from agentsim.validation.speculation import ways_of
 from agentsim.validation.table import Row, read_table
 from agentsim.validation.topologies import topologies_of
@@ -47,10 +47,10 @@ def test_a_later_setup_comes_before_an_earlier_one_and_keeps_what_it_does_not_na
 
 def test_a_budget_follows_the_labels():
     before = run(measured_on="2025-12-15", engine_version="1.1.0rc2.post2")
-    assert settings_of(before).batched_tokens(before) == 1152  # 1024 + 16 + 64, in steps of 64
-    assert settings_of(run()).batched_tokens(run()) == 8192  # at the least, since 2026
+    assert batched_tokens(before) == 1152  # 1024 + 16 + 64, in steps of 64
+    assert batched_tokens(run()) == 8192  # at the least, since 2026
     longer = run(isl="8192")
-    assert settings_of(longer).batched_tokens(longer) == 8320
+    assert batched_tokens(longer) == 8320
 
 
 def test_a_version_that_was_started_with_drafts_alone_speculates_and_another_does_not():

@@ -193,14 +193,17 @@ class Fit:
 
     def expected(self, keys: Iterable[Key]) -> dict[Key, Array]:
         """Return what the law's priors and the profiles fitted so far lead to expect of others."""
-        rows = {key: len(self.of_profile(key)) for key in self.points}
-        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
+        told, rows = self._told()
         return {key: pooled(key, told, rows, space(key).names) for key in keys}
+
+    def _told(self) -> tuple[dict[Key, Array], dict[Key, int]]:
+        """Return the points of profiles with enough runs to be told of, and the runs of all."""
+        rows = {key: len(self.of_profile(key)) for key in self.points}
+        return {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}, rows
 
     def stand_ins(self) -> dict[Key, Array]:
         """Return for profiles with too few runs what their engine reached in the format on like GPUs."""
-        rows = {key: len(self.of_profile(key)) for key in self.points}
-        told = {key: point for key, point in self.points.items() if rows[key] >= MIN_ROWS}
+        told, rows = self._told()
         wanted = (*self.unmeasured(), *(key for key in self.points if key not in told))
         found = {key: stand_in(key, told, rows) for key in wanted}
         return {key: point for key, point in found.items() if point is not None}
@@ -211,7 +214,7 @@ class Fit:
         Kernels alone do not say what these take; of dense models they do, and were measured on each GPU.
         """
         profiles = [catalog.load(EngineProfile, name) for name in catalog.names("engines")]
-        told = (key for key in self.points if len(self.of_profile(key)) >= MIN_ROWS)
+        told, _ = self._told()
         known = {(k.engine, generation(k.gpu), k.precision) for k in told if k.kind == "moe"}
         formats = sorted({precision for _, _, precision in known})
         keys = (

@@ -85,14 +85,11 @@ def _user(task: Callable[[int], Steps], waiting: Iterator[int]) -> Steps:
 
 def _named(copies: list[Workers]) -> dict[str, Server]:
     """Return all servers by name; those of replicas, and workers of one kind, carry their number."""
-    every: dict[str, list[Server]] = {}
-    for copy in copies:
-        for name, workers in copy.items():
-            every.setdefault(name, []).extend(workers)
     named: dict[str, Server] = {}
-    for name, servers in every.items():
-        several = len(servers) > 1
-        named |= {f"{name}#{n}" if several else name: server for n, server in enumerate(servers, 1)}
+    for name in copies[0]:
+        servers = [server for copy in copies for server in copy[name]]
+        names = [name] if len(servers) == 1 else [f"{name}#{n + 1}" for n in range(len(servers))]
+        named |= zip(names, servers, strict=True)
     return named
 
 

@@ -43,17 +43,18 @@ class Gate:
         hold = self._hold
         if hold is None:
             return
-        due = self._since >= hold.iterations and (hold.from_first or self._since % hold.iterations == 0)
-        self._since = self._since if hold.from_first else self._since % hold.iterations
+        due = self._since >= hold.iterations
+        if not hold.from_first:  # it opened at every multiple, the last time at the latest of them
+            self._since %= hold.iterations
+            due = due and not self._since
         self._waits = bool(waiting)
         self._share_out(waiting)
         open_now = self._waits and self._need_not_wait(hold, waiting, decoding)
         self._open_from = 0 if open_now else None
         if due or open_now:
             self._passed, self._since = len(waiting), 0
-        elif hold.again or not waiting:
+        elif hold.again:
             self._passed = 0
-            self._since = 0 if hold.from_first and not waiting else self._since
 
     def _need_not_wait(self, hold: Hold, waiting: Collection[Request], decoding: int) -> bool:
         if hold.copies:

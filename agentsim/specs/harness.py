@@ -58,19 +58,15 @@ class Budget(Strict):
     least: Count = 0
 
 
-class Setup(Strict):
-    """How an engine was started for some runs; a later setup that is of the run too comes before this one.
+class Settings(Strict):
+    """What is known of how an engine was started; None where nothing is.
 
-    `kv` is the format of the KV cache, `receive_interval` and the waits are as in a deployment,
-    `replicated` says that each GPU did the attention of its own sequences, `all_experts_apart` that experts
-    were spread over all GPUs, whatever the labels say; `draft_tokens` with how many drafts a run speculated:
-    0 if it did not.
+    `kv` is the format of the KV cache, `budget` is of one attention copy, `receive_interval` and the waits
+    are as in a deployment. `replicated` says that each GPU did the attention of its own sequences,
+    `all_experts_apart` that experts were spread over all GPUs, whatever the labels say; `draft_tokens` with
+    how many drafts a run speculated: 0 if it did not.
     """
 
-    where: Where
-    source: str
-    basis: Basis
-    why: Line | None = None
     kv: Precision | None = None
     budget: Budget | None = None
     receive_interval: PositiveCount | None = None
@@ -80,6 +76,15 @@ class Setup(Strict):
     replicated: bool | None = None
     all_experts_apart: bool | None = None
     draft_tokens: Count | None = None
+
+
+class Setup(Settings):
+    """How an engine was started for some runs; a later setup that is of the run too comes before this one."""
+
+    where: Where
+    source: str
+    basis: Basis
+    why: Line | None = None
 
 
 class Harness(Strict):
@@ -100,8 +105,8 @@ class Harnesses(Strict):
 
     `draft_tokens`: drafts a step where a run is taken to have speculated. `kv_launch` and `kv_rate`: start-up
     of a KV transfer between workers, and bytes per second of one GPU. `releases`: by engine, its version in
-    a release of the software that joins separate workers. `fastest_gemm`: the largest share of a dense peak
-    that any measured matrix product reaches; a run that needs more cannot be right.
+    each release of the software that joins separate workers. `fastest_gemm`: the largest share of a dense
+    peak that any measured matrix product reaches; a run that needs more cannot be right.
     """
 
     title: Line
@@ -109,7 +114,7 @@ class Harnesses(Strict):
     draft_tokens: Datum[PositiveCount]
     kv_launch: Datum[Seconds]
     kv_rate: Datum[BytesPerSecond]
-    releases: dict[str, dict[str, str]] = Field(default_factory=dict)
+    releases: Datum[dict[str, dict[str, str]]]
     fastest_gemm: dict[Precision, Datum[Efficiency]]
     harnesses: dict[str, Harness]
 

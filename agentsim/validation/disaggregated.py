@@ -65,14 +65,15 @@ def _times(row: Row) -> tuple[str, ...]:
 
 def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     """Return the run of the decode workers, and the pools; or why there is none."""
-    topology = _topology(row)
+    named = _named(row)
+    topology = named if named is not None else _started(row)
     if isinstance(topology, Refusal):
         return topology
     batch, workers = row.count("decode_batch_size") or 0, topology.decode.number
     given = row.count("concurrency")
     users = given or batch * workers
     said = [] if given else ["concurrency is not given: decode_batch_size x decode workers"]
-    if _given(row) is None:
+    if named is None:
         said.append("workers are not given: as InferenceX's configuration lists for the load")
     prefill, decode = _side(row, topology.prefill, users), _side(row, topology.decode, users)
     if isinstance(prefill, Refusal):
@@ -83,11 +84,8 @@ def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     return run, Pools(prefill, topology.prefill.number, workers, batch, topology.speculates)
 
 
-def _topology(row: Row) -> Topology | Refusal:
-    """Return a row's workers: its own, or those of the one deployment that was started for its load."""
-    given = _given(row)
-    if given is not None:
-        return given
+def _started(row: Row) -> Topology | Refusal:
+    """Return the workers of the one deployment that was started for a row's load."""
     listed = topologies_of(row)
     if len(listed) == 1:
         return listed[0]
@@ -95,7 +93,7 @@ def _topology(row: Row) -> Topology | Refusal:
     return Refusal(row.line, f"how many workers there were is not given, and its load {why}")
 
 
-def _given(row: Row) -> Topology | Refusal | None:
+def _named(row: Row) -> Topology | Refusal | None:
     """Return the workers that a row itself names; None where it does not."""
     counts = [row.count(f"{side}_num_workers") or 0 for side in ("prefill", "decode")]
     if not all(counts):
@@ -115,11 +113,11 @@ def _labelled(row: Row, side: str, count: int) -> Workers:
 def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
     """Return one kind of worker as the engine of a run; a model without experts has one attention alone."""
     cells = {"tp": str(workers.chips), "attention_dp": "1", "batch_size": "", "concurrency": str(users)}
-    run = run_of(row.with_cells(cells))
+    run = run_of(row.with_cells(cells), separate=True)
     if isinstance(run, Refusal):
         return run
-    known = load_harnesses().releases.get(run.engine, {})
-    run = replace(run, separate=True, version=known.get(run.version, run.version))
+    releases: Any = load_harnesses().releases.value
+    run = replace(run, version=releases.get(run.engine, {}).get(run.version, run.version))
     if not run.mixture:
         return run
     copies, experts = workers.attention_dp, workers.expert_parallel

@@ -134,8 +134,8 @@ def measured(rows: Sequence[Row]) -> Measured:
     )
 
 
-def run_of(row: Row) -> Run | Refusal:
-    """Return the run of a row, or why there is none."""
+def run_of(row: Row, separate: bool = False) -> Run | Refusal:
+    """Return the run of a row, or why there is none; with `separate`, of one kind of worker."""
     missing = [column for column in _NEEDED if not row.text(column)]
     if missing:
         return Refusal(row.line, f"{missing[0]} is not given")
@@ -147,10 +147,10 @@ def run_of(row: Row) -> Run | Refusal:
         return Refusal(row.line, f"no GPU '{row.text('gpu')[:60]}' in the catalog")
     if (row.count("pp") or 1) > 1:
         return Refusal(row.line, "pipeline parallelism is not simulated")
-    return _run(row, model, gpu)
+    return _run(row, model, gpu, separate)
 
 
-def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
+def _run(row: Row, model: str, gpu: str, separate: bool) -> Run | Refusal:
     ttft_ms, tpot_ms = row.number("ttft_ms") or 0.0, row.number("tpot_ms") or 0.0
     isl, osl = row.count("isl") or 0, row.count("osl") or 0
     if min(to_ns(ttft_ms * MILLISECOND_S), to_ns(tpot_ms * MILLISECOND_S)) < 1:
@@ -186,6 +186,7 @@ def _run(row: Row, model: str, gpu: str) -> Run | Refusal:
         ttft_s=ttft_ms * MILLISECOND_S,
         tpot_s=tpot_ms * MILLISECOND_S,
         mixture=mixture,
+        separate=separate,
         assumed=(*said, *format_said, *shape.assumed, *_load_said(harness)),
     )
     return as_started(run)

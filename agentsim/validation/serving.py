@@ -23,11 +23,11 @@ from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
 from agentsim.specs.deployment import Engine, PrecisionChoice
 from agentsim.specs.hardware import Precision
-from agentsim.specs.harness import Harness, load_harnesses
+from agentsim.specs.harness import Harness, Settings, load_harnesses
 from agentsim.specs.sourced import Ledger
 from agentsim.validation.names import load_chip, load_model, software_of
 from agentsim.validation.rows import Run
-from agentsim.validation.settings import settings_of
+from agentsim.validation.settings import batched_tokens, settings_of
 
 LEAST, MANY, FEW_ROUNDS = 24, 256, 4
 TOKEN_WEIGHT = 1 / 50
@@ -99,7 +99,7 @@ def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Led
         load_model(run.model), load_chip(run.gpu), engine_of(run, profiles), drafter, ledger, ""
     )
     cost = compile_gpu(parts)
-    budget = settings_of(run).batched_tokens(run)
+    budget = batched_tokens(run)
     cost = replace(cost, max_sequences=max(cost.max_sequences, run.concurrency))
     return cost if budget is None else replace(cost, batched_tokens=budget * run.attention_dp)
 
@@ -117,9 +117,14 @@ def engine_of(run: Run, profiles: str | None = None) -> Engine:
         expert_parallel=run.expert_parallel,
         receive_interval=settings.receive_interval or 1,
         balance_wait=settings.balance_wait if run.attention_dp > 1 else None,
-        batch_wait=settings.batch_wait if run.attention_dp == 1 else None,
-        batch_wait_share=settings.batch_wait_share or 1.0,
+        **_batch_wait(settings) if run.attention_dp == 1 else {},
     )
+
+
+def _batch_wait(settings: Settings) -> dict[str, Any]:
+    if settings.batch_wait is None:
+        return {}
+    return {"batch_wait": settings.batch_wait, "batch_wait_share": settings.batch_wait_share or 1.0}
 
 
 def _formats(run: Run, kv: Precision) -> PrecisionChoice:

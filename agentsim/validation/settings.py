@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from agentsim.specs.hardware import Precision
-from agentsim.specs.harness import Budget, Setup, Where, load_harnesses
+from agentsim.specs.harness import Settings, Setup, Where, load_harnesses
 
 if TYPE_CHECKING:
     from agentsim.validation.rows import Run
-
-_FIELDS = tuple(name for name in Setup.model_fields if name not in ("where", "source", "basis", "why"))
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What scripts say of a run's engine; None where they do not. `batched_tokens` is of one attention copy.
-
-    `draft_tokens` is 0 where a run is known not to have speculated.
-    """
-
-    kv: Precision | None = None
-    budget: Budget | None = None
-    receive_interval: int | None = None
-    balance_wait: int | None = None
-    batch_wait: int | None = None
-    batch_wait_share: float | None = None
-    replicated: bool | None = None
-    all_experts_apart: bool | None = None
-    draft_tokens: int | None = None
-
-    def batched_tokens(self, run: Run) -> int | None:
-        """Return the token budget of an iteration for a run's labels."""
-        budget = self.budget
-        if budget is None:
-            return None
-        labels = budget.prompt * run.input_tokens + budget.output * run.output_tokens
-        tokens = ceil(labels + budget.user * run.concurrency) + budget.more
-        return max(-(-tokens // budget.multiple) * budget.multiple, budget.least)
 
 
 def settings_of(run: Run) -> Settings:
@@ -48,7 +18,17 @@ def settings_of(run: Run) -> Settings:
     for setup in load_harnesses().harnesses[run.harness].setups:
         if _holds(setup.where, run):
             said.update(_said(setup))
-    return Settings(**said)  # type: ignore[arg-type]
+    return Settings.model_construct(**said)  # type: ignore[arg-type]  # values of setups that were checked
+
+
+def batched_tokens(run: Run) -> int | None:
+    """Return the token budget of an iteration of one attention copy; None where nothing is said of it."""
+    budget = settings_of(run).budget
+    if budget is None:
+        return None
+    labels = budget.prompt * run.input_tokens + budget.output * run.output_tokens
+    tokens = ceil(labels + budget.user * run.concurrency) + budget.more
+    return max(-(-tokens // budget.multiple) * budget.multiple, budget.least)
 
 
 def as_started(run: Run) -> Run:
@@ -63,7 +43,7 @@ def as_started(run: Run) -> Run:
 
 
 def _said(setup: Setup) -> dict[str, object]:
-    return {name: value for name in _FIELDS if (value := getattr(setup, name)) is not None}
+    return {name: value for name in Settings.model_fields if (value := getattr(setup, name)) is not None}
 
 
 def _holds(where: Where, run: Run) -> bool:

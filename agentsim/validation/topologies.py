@@ -39,7 +39,7 @@ class Topology(NamedTuple):
 
 def topologies_of(row: Row) -> list[Topology]:
     """Return the deployments that were started for a row's load and have its GPUs a decode worker."""
-    key = (model_of(row.text("model")), gpu_of(row.text("gpu")), *(row.text(name) for name in _LOAD))
+    key = (model_of(row.text("model")), gpu_of(row.text("gpu")), *_load_of(row))
     chips = max(row.count("decode_tp_size") or 0, row.count("decode_moe_ep_size") or 0)
     found = [topology for topology in _listed().get(key, []) if topology.decode.chips == chips]
     shapes = dict.fromkeys((topology.prefill, topology.decode) for topology in found)
@@ -57,10 +57,15 @@ def _listed() -> dict[tuple[object, ...], list[Topology]]:
     _, rows = read_table(workers_file(), _COLUMNS)
     listed: dict[tuple[object, ...], list[Topology]] = {}
     for row in rows:
-        key = tuple(row.text(name) for name in ("model", "gpu", *_LOAD))
+        key = (row.text("model"), row.text("gpu"), *_load_of(row))
         sides = (_workers(row, "prefill"), _workers(row, "decode"))
         listed.setdefault(key, []).append(Topology(*sides, row.text("speculates") == "yes"))
     return listed
+
+
+def _load_of(row: Row) -> tuple[object, ...]:
+    words, counts = _LOAD[:2], _LOAD[2:]
+    return (*(row.text(name).lower() for name in words), *(row.count(name) for name in counts))
 
 
 def _workers(row: Row, side: str) -> Workers:

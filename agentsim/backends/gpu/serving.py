@@ -38,6 +38,8 @@ def _check_holds(group: Group) -> None:
     set_ += ["receive_interval"] if engine.receive_interval > 1 else []
     if len(set_) > 1:
         raise SpecError(f"{title}: {' and '.join(set_)} are set; an engine holds calls in one way")
+    if engine.batch_wait is None and engine.batch_wait_share < 1:
+        raise SpecError(f"{title}: batch_wait_share ends a batch_wait, and none is set")
     if engine.balance_wait is not None and group.copies == 1:
         raise SpecError(f"{title}: balance_wait is for copies of the attention; attention_dp is 1")
 
