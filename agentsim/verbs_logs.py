@@ -14,6 +14,7 @@ from agentsim.errors import ImportFormatError, InputError, OutputError, Workflow
 from agentsim.importers._build import MARK, workflow_document
 from agentsim.importers._folder import Walk, count_files, sessions_below
 from agentsim.importers._observe import Observation, Totals, observe
+from agentsim.importers._readable import is_readable, least_bytes
 from agentsim.recorded import RecordedSession
 from agentsim.workflow.load import check_document
 
@@ -171,20 +172,31 @@ def _make_folder(folder: str) -> None:
 def _write(session: RecordedSession, output: str, log: str, force: bool) -> None:
     from agentsim.exports.base import write_file
 
+    _refuse_large(least_bytes(session), output)
     text = _sealed(workflow_document(session))
-    size, most = len(text.encode()) / 2**20, yaml_file.MAX_BYTES / 2**20
-    if size > most:
+    _refuse_large(len(text.encode()), output)
+    if not is_readable(session):
+        _check(text, output, log)
+    refuse_edited(output, force)
+    write_file(output, text)
+
+
+def _refuse_large(size: int, output: str) -> None:
+    if size > yaml_file.MAX_BYTES:
+        most = yaml_file.MAX_BYTES / 2**20
         raise InputError(
-            f"{output}: not written: a workflow of {size:.0f} MiB; at most {most:.0f} MiB are read"
+            f"{output}: not written: over {most:.0f} MiB as a workflow, the most that is read; "
+            "observe and compare take the log itself"
         )
+
+
+def _check(text: str, output: str, log: str) -> None:
     try:
         for part in _parts_of(text):
             check_document(yaml_file.parse(part, output))
     except WorkflowError as bad:
         problem = str(bad).split(": ", 1)[-1]
         raise ImportFormatError(f"{log}:1: cannot be a workflow: {problem}") from None
-    refuse_edited(output, force)
-    write_file(output, text)
 
 
 def _sealed(text: str) -> str:

@@ -194,8 +194,6 @@ class _Builder:
     def _place(self, event: Any, value: Any, nodes: int) -> Path:
         """Put `value` where the parser stands and return its path."""
         self.nodes += max(nodes, 1)
-        if self.nodes > MAX_NODES:
-            raise self._bad(event, f"aliases unfold to over {MAX_NODES:,} entries; write them out")
         if not self.stack:
             self.root, self.empty = value, False
             return ()
@@ -228,6 +226,8 @@ class _Builder:
             raise self._bad(event, f"alias '*{event.anchor}' stands for nothing (or for itself)")
         value, nodes = self.anchors[event.anchor]
         self._place(event, value, nodes)
+        if self.nodes > MAX_NODES:
+            raise self._bad(event, f"aliases unfold to over {MAX_NODES:,} entries; write them out")
 
 
 def _plain(text: str) -> Any:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
-from importer_checks import DATA, checked, places
+from hypothesis import given
+from hypothesis import strategies as st
+from importer_checks import DATA, checked, places, workflow_of
 
 from agentsim import plugins
 from agentsim.errors import ImportFormatError
-from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
+from agentsim.importers._build import workflow_document
+from agentsim.importers._readable import is_readable, least_bytes
+from agentsim.recorded import (
+    RecordedCall,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedLane,
+    RecordedSession,
+    RecordedWait,
+)
+from agentsim.units import MAX_SECONDS, MAX_TOKENS
 
 EXTREMES = [
     ("2000-01-01T00:00:00Z", "2099-12-31T23:59:59Z"),
@@ -107,3 +120,62 @@ def test_a_wait_longer_than_a_workflow_may_hold_is_written_as_several():
         RecordedCall(6e9, 1.0, "m", 10, 0, 1),
     )
     checked(RecordedSession("long", "made", (RecordedLane("main", None, events),)))
+
+
+FIGURES = st.integers(0, MAX_TOKENS)
+LENGTHS = st.floats(0, MAX_SECONDS)
+NAMES = st.text(max_size=210) | st.sampled_from(["null", "true", "12", "a: b", "- a", "\ud800"])
+CALLS = st.builds(
+    lambda start_s, duration_s, name, tokens, cached, thinking, **more: RecordedCall(
+        start_s, duration_s, name, tokens, min(cached, tokens), tokens, min(thinking, tokens), **more
+    ),
+    LENGTHS, LENGTHS, NAMES, FIGURES, FIGURES, FIGURES, ttft_s=st.none() | LENGTHS,
+    timing=st.sampled_from(["measured", "absent"]), said=NAMES, text=NAMES,
+)  # fmt: skip
+WAITS = st.builds(RecordedWait, LENGTHS, LENGTHS, st.sampled_from(["tool", "human", "harness"]), NAMES)
+COMPACTIONS = st.builds(RecordedCompaction, LENGTHS, LENGTHS, FIGURES)
+EVENTS: st.SearchStrategy[list[RecordedEvent]] = st.lists(CALLS | WAITS | COMPACTIONS, max_size=6)
+
+
+@st.composite
+def in_range(draw: st.DrawFn) -> RecordedSession:
+    """Return a session of which nothing is known but that its figures are in range."""
+    names = draw(st.lists(NAMES.filter(lambda name: name != "main"), unique=True, max_size=3))
+    children = [
+        RecordedLane(name, draw(st.sampled_from([None, "main"])), tuple(draw(EVENTS))) for name in names
+    ]
+    main = RecordedLane("main", None, (draw(CALLS), *draw(EVENTS)))
+    return RecordedSession(draw(NAMES), "made", (main, *children), draw(FIGURES))
+
+
+@given(session=in_range())
+def test_a_session_whose_figures_are_in_range_is_a_workflow_that_can_be_read(session):
+    assert is_readable(session)
+    workflow_of(session)
+    assert len(workflow_document(session).encode()) > least_bytes(session)
+
+
+CALL = RecordedCall(1.0, 2.0, "m", 30, 20, 10, 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start_s": 2.5e9}, {"start_s": float("nan")}, {"duration_s": -1.0}, {"duration_s": 2e9},
+        {"prompt_tokens": 10}, {"prompt_tokens": MAX_TOKENS + 1}, {"cached_tokens": -1},
+        {"output_tokens": 4}, {"output_tokens": MAX_TOKENS + 1}, {"thinking_tokens": -1}, {"ttft_s": -1.0},
+    ],
+)  # fmt: skip
+def test_a_figure_out_of_range_leaves_the_judgement_to_the_reader(change):
+    def made(call: RecordedCall) -> RecordedSession:
+        return RecordedSession("s", "made", (RecordedLane("main", None, (call,)),))
+
+    assert is_readable(made(CALL))
+    assert not is_readable(made(replace(CALL, **change)))
+
+
+def test_sub_agents_of_sub_agents_and_sessions_of_nothing_are_left_to_the_reader():
+    lanes = [RecordedLane("main", None, (CALL,)), RecordedLane("a", "main", ()), RecordedLane("b", "a", ())]
+    assert is_readable(RecordedSession("s", "made", tuple(lanes[:2])))
+    assert not is_readable(RecordedSession("s", "made", tuple(lanes)))
+    assert not is_readable(RecordedSession("s", "made", (RecordedLane("main", None, ()),)))

@@ -227,15 +227,17 @@ def test_a_large_file_tells_how_much_of_it_was_read(tmp_path, monkeypatch):
 
 def test_what_cannot_be_a_workflow_is_an_error_that_names_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr(verbs_logs, "workflow_document", lambda _: "name: x\nsteps: [{user: {tokens: -1}}]\n")
+    monkeypatch.setattr(verbs_logs, "is_readable", lambda _: False)
     with pytest.raises(
         ImportFormatError, match=r"weka_plain\.json:1: cannot be a workflow: steps\[0\]\.user"
     ):
         import_session(str(DATA / "weka_plain.json"), str(tmp_path / "s.yaml"))
 
 
-def test_a_workflow_too_long_to_be_read_again_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(yaml_file, "MAX_BYTES", 300)
-    with pytest.raises(InputError, match=r"s\.yaml: not written: a workflow of 0 MiB"):
+@pytest.mark.parametrize("most", [10, 300])
+def test_a_workflow_too_long_to_be_read_again_is_not_written(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(yaml_file, "MAX_BYTES", most)
+    with pytest.raises(InputError, match=r"s\.yaml: not written: over 0 MiB as a workflow"):
         import_session(str(DATA / "claude_code_plain.jsonl"), str(tmp_path / "s.yaml"))
     assert not (tmp_path / "s.yaml").exists()
 

@@ -235,6 +235,22 @@ def stretches_of(waits: Sequence[RecordedWait], groups: Sequence[_Group]) -> lis
     return stretches
 
 
+def call_step(call: RecordedCall) -> RecordedStep:
+    """Return a model call as a step."""
+    fields = {"tokens": str(call.output_tokens - call.thinking_tokens)}
+    if call.thinking_tokens:
+        fields["thinking_tokens"] = str(call.thinking_tokens)
+    fields |= {"prompt_tokens": str(call.prompt_tokens), "cached_tokens": str(call.cached_tokens)}
+    fields["model"] = _quoted(call.model)
+    if call.timing != "absent":
+        fields["time"] = _seconds(call.duration_s)
+    if call.ttft_s is not None:
+        fields["ttft"] = _seconds(call.ttft_s)
+    if call.text:
+        fields["text"] = _text_of(call.text)
+    return RecordedStep("generate", fields)
+
+
 class _LaneSteps:
     """Writes one lane as steps. `now_s` is where in the record the steps so far have come to."""
 
@@ -252,18 +268,7 @@ class _LaneSteps:
         return self.steps
 
     def _generate(self, call: RecordedCall) -> None:
-        fields = {"tokens": str(call.output_tokens - call.thinking_tokens)}
-        if call.thinking_tokens:
-            fields["thinking_tokens"] = str(call.thinking_tokens)
-        fields |= {"prompt_tokens": str(call.prompt_tokens), "cached_tokens": str(call.cached_tokens)}
-        fields["model"] = _quoted(call.model)
-        if call.timing != "absent":
-            fields["time"] = _seconds(call.duration_s)
-        if call.ttft_s is not None:
-            fields["ttft"] = _seconds(call.ttft_s)
-        if call.text:
-            fields["text"] = _text_of(call.text)
-        self.steps.append(RecordedStep("generate", fields))
+        self.steps.append(call_step(call))
         self.now_s = max(self.now_s, call.end_s)
 
     def _gap(self, gap: _Gap) -> None:
