@@ -18,10 +18,9 @@ from math import inf
 from typing import Any, Literal
 
 from agentsim.errors import InputError
-from agentsim.units import duration_text, parse
+from agentsim.units import HOUR_S, duration_text, parse
 
 Kind = Literal["time", "tokens", "power"]
-HOUR_S = 3600.0
 LEAST_SPEEDUP = 2.0
 """Passing from 61 to 59 minutes is no claim kept: the task must at least take half the time."""
 ENOUGH = 0.5

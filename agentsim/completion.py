@@ -24,7 +24,7 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     "models": lambda: _of("models"),
     "kinds": lambda: list(catalog.KINDS),
     "formats": lambda: [name.replace("_", "-") for name in plugins.built_in_names("importers")],
-    "schemas": lambda: ["workflow", "sweep"],
+    "schemas": lambda: ["workflow", "sweep", "deployment"],
     "metrics": _metrics,
 }
 """What each kind of name can be."""

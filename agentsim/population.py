@@ -18,7 +18,7 @@ from agentsim.importers._task import recorded_task
 from agentsim.importers.sessions import WAIT_NAME
 from agentsim.plan import Plan
 from agentsim.pool import Step, spread
-from agentsim.recorded import RecordedSession, RecordedWait
+from agentsim.recorded import PARTIAL_OUTPUT, RecordedSession, RecordedWait
 from agentsim.result import INFERENCE, Part, percentile
 from agentsim.sim.engine import simulate
 from agentsim.uncertainty import by_reason
@@ -34,6 +34,9 @@ NAMED = 5
 """So many waits of the slowest sessions are told by name."""
 NO_CALL = "no model call in it"
 NO_TIME = "no time in it"
+PARTIAL = "its log kept only part of the output tokens"
+MOST_PARTIAL = 0.1
+"""The share of model calls with a partial count of output tokens from which on a session tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +275,8 @@ class _Work:
         calls = sum(1 for _ in session.calls)
         if not calls:
             return Row(session.name, 0, (Lived(problem=NO_CALL),), {})
+        if session.odd.get(PARTIAL_OUTPUT, 0) > MOST_PARTIAL * calls:
+            return Row(session.name, calls, (Lived(problem=PARTIAL),), {})
         if self.idle_s is not None:
             session = with_people(session, self.idle_s)
         task, lived = recorded_task(session), []

@@ -13,6 +13,9 @@ from typing import Literal, TypeVar, dataclass_transform
 Timing = Literal["measured", "inferred", "absent"]
 """`measured` by the recorder, `inferred` from neighbouring records, or `absent` (and then 0)."""
 
+PARTIAL_OUTPUT = "output tokens too few for the text: the log kept a partial count"
+"""What is odd about a model call whose count of output tokens was cut off; it stands as the log has it."""
+
 WaitKind = Literal["tool", "human", "harness"]
 
 T = TypeVar("T")

@@ -67,6 +67,8 @@ _LARGEST = {"time": MAX_SECONDS, "size": 1e18, "rate": 1e9}
 """About thirty years, an exabyte, one a nanosecond: what is larger is a slip of the pen."""
 MILLISECOND_S = _TIME["ms"]
 MICROSECOND_S = _TIME["us"]
+MINUTE_S = _TIME["min"]
+HOUR_S = _TIME["h"]
 
 
 def parse(text: object, dimension: str) -> float:

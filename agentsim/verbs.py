@@ -209,7 +209,7 @@ def _probe() -> Workflow:
     return Workflow.model_validate({"name": "probe", "steps": [{"user": {"tokens": 1}}]})
 
 
-SCHEMAS = ("workflow", "sweep")
+SCHEMAS = ("workflow", "sweep", "deployment")
 """Kinds of files that people write most; the others are told by `show`."""
 
 
@@ -219,6 +219,10 @@ def json_schema(kind: str) -> dict[str, Any]:
         raise unknown_name("kind of file", kind, SCHEMAS)
     if kind == "workflow":
         return Workflow.model_json_schema()
+    if kind == "deployment":
+        from agentsim.specs.deployment import Deployment
+
+        return Deployment.model_json_schema()
     from agentsim.sweep.schema import SweepFile
 
     return SweepFile.model_json_schema()

@@ -40,7 +40,7 @@ def offered(line, shell="bash"):
         ("agentsim schedule gem", {name for name in catalog.names("models") if name.startswith("gem")}),
         ("agentsim show b2", {name for name in completion.NAMES["all"]() if name.startswith("b2")}),
         ("agentsim list e", {"engines", "endpoints"}),
-        ("agentsim schema ", {"workflow", "sweep"}),
+        ("agentsim schema ", {"workflow", "sweep", "deployment"}),
         ("agentsim sweep s.yaml --metric ttft", {name for name in BY_NAME if name.startswith("ttft")}),
         ("agentsim observe log --from swe", {"swe-agent"}),
         ("agentsim run ", set()),

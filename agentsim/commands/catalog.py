@@ -77,10 +77,10 @@ def show(
 @app.command()
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="workflow or sweep", autocompletion=names_of("schemas"))
+        str, typer.Argument(help="workflow, sweep or deployment", autocompletion=names_of("schemas"))
     ] = "workflow",
 ) -> None:
-    """Print the JSON Schema of workflow files or of sweep files, for editors. It is JSON always.
+    """Print the JSON Schema of workflow, sweep or deployment files, for editors. It is JSON always.
 
     agentsim schema > workflow.schema.json
     """

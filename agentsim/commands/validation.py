@@ -32,6 +32,13 @@ def validate_model(
     """Simulate measured serving runs and say how far off TTFT and TPOT are, and which rows were refused.
 
     agentsim validate-model runs.csv
+
+    A row is one run in a closed loop. It gives model, gpu, engine (vllm, sglang, trtllm), isl and osl
+    (tokens of a prompt and an answer), concurrency (users), tp (GPUs), ttft_ms and tpot_ms (medians).
+    It may give precision, engine_version, measured_on, moe_tp and moe_ep (how experts are split),
+    attention_dp (over 1: each GPU does the attention of its own sequences), batch_size (of one such GPU),
+    and harness: inferencex, thousands or engine-defaults (how lengths are drawn and engines started;
+    without it a row with attention_dp is taken for InferenceX's).
     """
     from agentsim.terminal.validation import validation_screen
     from agentsim.validation.judge import Choices, Plan

@@ -39,11 +39,12 @@ Step = Callable[[], None]
 class Point:
     """One load that was tried: agents at a time, or arrivals a second.
 
-    `share` of the tasks that are judged are good, and `completion_s` is theirs; the rest is of the whole run.
+    `share` of the `judged` tasks are good, and `completion_s` is theirs; the rest is of the whole run.
     """
 
     load: float
     share: float
+    judged: int
     completion_s: Spread
     fleet: Fleet
     ok: bool
@@ -56,6 +57,7 @@ class Point:
             "load": self.load,
             "ok": self.ok,
             "goodput_share": self.share,
+            "tasks_judged": self.judged,
             "missed_shares": fleet.quality.missed,
             "tasks_per_h": fleet.tasks_per_h,
             "task_completion_s": asdict(spread),
@@ -231,7 +233,8 @@ class _Search:
         fleet = replace(whole, quality=quality)
         spread = Spread.of(judged.completion_s())
         assert spread is not None
-        point = Point(load, quality.share, spread, fleet, quality.share >= self.share and not fleet.grows)
+        is_met = quality.share >= self.share and not fleet.grows
+        point = Point(load, quality.share, len(judged.tasks), spread, fleet, is_met)
         self.points[load] = point
         self.step()
         return point

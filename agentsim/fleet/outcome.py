@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 from agentsim.fleet.objective import Objective
 from agentsim.fleet.overload import Backlog, backlog_of
-from agentsim.fleet.traffic import HOUR_S, Traffic
+from agentsim.fleet.traffic import Traffic
 from agentsim.plan import Plan, Routing
 from agentsim.result import EngineLoad, Part, Result, Source, TaskOutcome, percentile
 from agentsim.sim.engine import simulate
 from agentsim.sim.recorder import Detail
 from agentsim.summary import Summary, SummaryBuilder
-from agentsim.units import to_s
+from agentsim.units import HOUR_S, to_s
 
 STEADY_WAVES = 3
 """A closed loop shows its steady rate where each user works on this many tasks."""
 EDGE = 0.1
 """The share of tasks at each end of a run that a steady rate leaves out."""
-TASKS_ALONE = 5
+TASKS_ALONE = 20
 """Tasks run one after another to see what one takes with nobody beside it."""
 Step = Callable[[], None]
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from agentsim.errors import InputError, unknown_name
 from agentsim.seeds import stream
-from agentsim.units import MAX_SECONDS, duration_text, parse, rounded_text
+from agentsim.units import HOUR_S, MAX_SECONDS, duration_text, parse, rounded_text
 
 MAX_AGENTS = 1_000_000
-HOUR_S = 3600.0
 KINDS = {
     "poisson": "poisson:0.5/s",
     "uniform": "uniform:2/s",

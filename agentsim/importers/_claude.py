@@ -250,9 +250,12 @@ class Session:
             call.chars += len(text)
             if self.keep_text and text not in call.texts:
                 call.texts = (*call.texts, text)
+        if kind == "thinking":
+            call.chars += len(_string(block.get("thinking")))
         key = key_of(block.get("id"))
         if kind != "tool_use" or key is None or key in self.uses:
             return
+        call.chars += sum(len(_string(value)) for value in mapping(block.get("input")).values())
         name = name_of(block.get("name"))
         long = name in _AGENTS or name.startswith("mcp__")
         self.uses[key] = ToolUse(
@@ -335,6 +338,10 @@ class Session:
             log.compactions.append(Compacted(at_s, None))
             log.marks.append((at_s, Mark.COMPACT))
         log.compactions[-1].tokens = text_tokens(len(_text_of(content)))
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _text_of(content: Any) -> str:

@@ -20,11 +20,19 @@ from agentsim.importers._rows import (
 )
 from agentsim.importers._texts import together
 from agentsim.importers._values import Odd
-from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedEvent, RecordedWait, Timing
+from agentsim.recorded import (
+    PARTIAL_OUTPUT,
+    RecordedCall,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedWait,
+    Timing,
+)
 
 MAIN = "main"
 CLOSED = "session closed"
 _MOST_CHARS = 16  # to a token; an answer with more was cut off in its count, not in its text
+_FEW_TOKENS = 4  # of which each may be a run of blanks
 
 
 class Mark(IntEnum):
@@ -150,8 +158,8 @@ def _call(call: Call, odd: Odd) -> Iterator[RecordedEvent]:
     if call.known and length_s > LONGEST_CALL_S:
         odd["answer of over an hour, not believed"] += 1
         call.known = False
-    if call.chars > _MOST_CHARS * (call.output + _MOST_CHARS):
-        odd["output tokens too few for the text: the log kept a partial count"] += 1
+    if call.chars > _MOST_CHARS * (call.output + _FEW_TOKENS):
+        odd[PARTIAL_OUTPUT] += 1
     if call.start_s > call.ready_s and call.known:
         name = "failed attempts and pauses"
         yield RecordedWait(call.ready_s, call.start_s - call.ready_s, "harness", name, timing="inferred")

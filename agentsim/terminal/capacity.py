@@ -7,11 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsim.fleet.capacity import Capacity, Point
-from agentsim.fleet.traffic import HOUR_S
 from agentsim.terminal.fleet import cost_text, energy_line, replicas_text
 from agentsim.terminal.layout import grid, indented, joined, labelled, screen
 from agentsim.terminal.run import overrides_line, sources_line
-from agentsim.units import duration_text, rounded_text, share_text, time_unit
+from agentsim.units import HOUR_S, duration_text, rounded_text, share_text, time_unit
 
 
 def capacity_screen(found: Capacity, width: int) -> RenderableType:
@@ -57,6 +56,10 @@ def _facts(found: Capacity) -> list[tuple[str, str]]:
     fleet = found.best.fleet
     return [
         ("Beyond", _beyond(found)),
+        (
+            "Judged on",
+            f"{found.best.judged:,} tasks of one seed there; others may give some percent more or less",
+        ),
         *_alone(found),
         ("Cost", cost_text(fleet)),
         ("Energy", energy_line(fleet)),
@@ -84,7 +87,13 @@ def _beyond(found: Capacity) -> str:
     quality = point.fleet.quality
     assert quality is not None
     missed = [f"{part} is missed by {share_text(share)}" for part, share in quality.missed.items() if share]
-    return f"at {_load(found, point)} only {share_text(point.share)} meet it: {', '.join(missed)}"
+    return f"at {_load(found, point)} only {_met(found, point)} meet it: {', '.join(missed)}"
+
+
+def _met(found: Capacity, point: Point) -> str:
+    """Return the share of good tasks; one that misses the asked one by little is not rounded up to it."""
+    digits = 1 if point.share < found.share <= round(point.share, 2) else 0
+    return f"{point.share:.{digits}%}"
 
 
 def _load(found: Capacity, point: Point) -> str:
@@ -103,7 +112,7 @@ def _table(found: Capacity) -> Table:
         fleet = point.fleet
         cells = (
             _load(found, point),
-            f"{point.share:.0%}",
+            _met(found, point),
             f"{spread.p50 / factor:.1f}",
             f"{spread.p95 / factor:.1f}",
             rounded_text(fleet.tasks_per_h),

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsim.claims import HOUR_S, LEAST_SPEEDUP, Verdict
+from agentsim.claims import LEAST_SPEEDUP, Verdict
 from agentsim.compare import Comparison
 from agentsim.result import Part
 from agentsim.summary import Summary
@@ -16,7 +16,7 @@ from agentsim.terminal.claim import answer_text, drawn_notes
 from agentsim.terminal.layout import grid, indented, labelled, screen
 from agentsim.terminal.run import NAMES, overrides_line, sources_line
 from agentsim.uncertainty import Uncertainty
-from agentsim.units import count_text, duration_text, time_unit
+from agentsim.units import HOUR_S, count_text, duration_text, time_unit
 
 Cell = Callable[[Summary], str]
 _GAP = 3

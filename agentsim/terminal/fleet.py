@@ -12,7 +12,15 @@ from agentsim.fleet.outcome import Fleet
 from agentsim.result import EngineLoad
 from agentsim.terminal.layout import grid, indented, joined, labelled, screen, sparkline
 from agentsim.terminal.run import asked_for, breakdown, overrides_line, per_turn, sources_line, spread
-from agentsim.units import bytes_text, count_text, duration_text, energy_text, rounded_text, share_text
+from agentsim.units import (
+    MINUTE_S,
+    bytes_text,
+    count_text,
+    duration_text,
+    energy_text,
+    rounded_text,
+    share_text,
+)
 
 UNKNOWN = "unknown"
 _SPARK = 24
@@ -80,7 +88,7 @@ def _facts(fleet: Fleet, width: int, workflow: str, written: Sequence[str]) -> l
         ("Agents", _agents(fleet)),
         ("Per turn", per_turn(summary)),
         ("Waiting", _waiting(fleet)),
-        *[(f"KV {load.engine}", _kv(load, width)) for load in fleet.loads[:_ENGINES_SHOWN]],
+        *_kv_rows(fleet.loads, width),
         ("Preemptions", "" if fleet.preemptions is None else f"{fleet.preemptions:,}"),
         ("Waiting for you", f"{duration_text(summary.human_s)}, not counted" if summary.human_s else ""),
         ("Cost", cost_text(fleet)),
@@ -93,8 +101,9 @@ def _facts(fleet: Fleet, width: int, workflow: str, written: Sequence[str]) -> l
     return [row for row in rows if row[1]]
 
 
+_LONG_S = 300.0
 _ENGINES_SHOWN = 4
-"""Replicas beyond these are in the JSON."""
+"""Of more engines the fullest of each kind is shown; all are in the JSON."""
 
 
 def _objective(fleet: Fleet) -> str:
@@ -132,6 +141,20 @@ def _waiting(fleet: Fleet) -> str:
     return f"{fleet.queue_share:.0%} of the task time is spent waiting for an engine{slots}"
 
 
+def _kv_rows(loads: Sequence[EngineLoad], width: int) -> list[tuple[str, str]]:
+    if len(loads) <= _ENGINES_SHOWN:
+        return [(f"KV {load.engine}", _kv(load, width)) for load in loads]
+    kinds: dict[str, list[EngineLoad]] = {}
+    for load in loads:
+        kinds.setdefault(load.engine.partition("#")[0], []).append(load)
+    return [(f"KV {kind}", _fullest(same, width)) for kind, same in kinds.items()]
+
+
+def _fullest(loads: Sequence[EngineLoad], width: int) -> str:
+    fullest = max(loads, key=lambda load: load.kv_live_bytes.mean / load.kv_capacity_bytes)
+    return joined([_kv(fullest, width), f"the fullest of {len(loads):,}" if len(loads) > 1 else ""])
+
+
 def _kv(load: EngineLoad, width: int) -> str:
     """KV of calls that run, over time; what lies idle for a next call is told beside it."""
     room, live, cached = load.kv_capacity_bytes, load.kv_live_bytes, load.kv_cached_bytes
@@ -161,5 +184,10 @@ def _next(fleet: Fleet, workflow: str) -> str:
     bounds = fleet.quality.objective if fleet.quality else None
     if fleet.chips is None:
         return ""
-    given = bounds.option if bounds else f"task={2 * fleet.alone.completion_s:.0f}s"
+    given = bounds.option if bounds else f"task={_twice(fleet.alone.completion_s)}"
     return f"agentsim capacity {workflow} --on {asked_for(fleet.summary.first)} --slo {given}"
+
+
+def _twice(seconds: float) -> str:
+    """Return twice a time as an objective is written, in whole minutes where it is long."""
+    return f"{2 * seconds:.0f}s" if seconds < _LONG_S else f"{2 * seconds / MINUTE_S:.0f}min"

@@ -46,8 +46,8 @@ def gpu_calibration_screen(found: GpuCalibration, written: str | None, width: in
 def _heading(found: GpuCalibration) -> Text:
     facts = joined(
         [
-            f"{sum(fit.fitted for fit in found.profiles)} profiles",
-            f"fitted on {len(found.in_fit):,} runs",
+            f"{sum(fit.fitted for fit in found.profiles)} profiles fitted",
+            f"{len(found.in_fit):,} runs to fit on",
             f"judged on {len(found.left_out):,} left out" if found.left_out else "no run left out",
             f"{len(found.wrong):,} look wrong" if found.wrong else "",
             f"{len(found.refused):,} refused" if found.refused else "",
@@ -125,11 +125,12 @@ def _figure(name: str, value: float | None) -> str:
 def _notes(found: GpuCalibration, written: str | None) -> list[tuple[str, str]]:
     expected = [fit.key for fit in found.profiles if not fit.fitted]
     names = ", ".join(" ".join(key[:3]) for key in expected)
-    notes = [("Expected", f"from what is alike, without runs: {names}")] if expected else []
+    notes = [("Expected", f"from what is alike, with no or too few runs: {names}")] if expected else []
     notes += [("Look wrong", f"{n} runs: {why}") for why, n in Counter(found.wrong.values()).most_common()]
     notes += [("Refused", f"{n} runs: {why}") for why, n in Counter(found.refused.values()).most_common(3)]
     if written is not None:
-        check = f"agentsim validate-model FILE --profiles {written} --holdout {found.seed}"
+        half = f" --holdout {found.seed}" if found.left_out else ""
+        check = f"agentsim validate-model FILE --profiles {written}{half}"
         notes += [("Written", written), ("Next", check)]
     return notes
 

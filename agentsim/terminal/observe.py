@@ -69,8 +69,11 @@ def _facts(observed: Observed) -> Table:
 
 
 def _tools(total: Totals) -> str:
-    longest = sorted(total.tools_s.items(), key=lambda item: -item[1])[:_TOOLS_SHOWN]
-    return joined([f"{name} {duration_text(length_s)}" for name, length_s in longest if length_s])
+    longest = sorted((item for item in total.tools_s.items() if item[1]), key=lambda item: -item[1])
+    shown = [f"{name} {duration_text(length_s)}" for name, length_s in longest[:_TOOLS_SHOWN]]
+    more = longest[_TOOLS_SHOWN:]
+    rest_s = sum(length_s for _, length_s in more)
+    return joined([*shown, f"{_number(len(more), 'other')} {duration_text(rest_s)}" if more else ""])
 
 
 def _slowest(total: Totals) -> str:

@@ -167,6 +167,9 @@ def _run(row: Row, model: str, gpu: str, separate: bool) -> Run | Refusal:
     shape = _parallelism(row, mixture, ranks)
     precision, format_said = _precision(row)
     harness = _harness(row)
+    if harness not in load_harnesses().harnesses:
+        known = ", ".join(load_harnesses().harnesses)
+        return Refusal(row.line, f"no harness '{harness[:60]}'; known: {known}")
     run = Run(
         line=row.line,
         model=model,
@@ -230,7 +233,10 @@ def _precision(row: Row) -> tuple[str, tuple[str, ...]]:
 
 
 def _harness(row: Row) -> str:
-    """Return how a run was taken: rows of InferenceX give attention_dp; others count in 1,000 or 1,024."""
+    """Return how a run was taken: as named; else rows of InferenceX give attention_dp, and others count in
+    1,000 or in 1,024."""
+    if row.text("harness"):
+        return row.text("harness").lower()
     if row.text("attention_dp"):
         return "inferencex"
     return "thousands" if (row.count("isl") or 0) % 1000 == 0 else "engine-defaults"

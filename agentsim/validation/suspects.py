@@ -22,7 +22,7 @@ ANOTHER_START = 4.0
 """The same of first tokens, which hang on schedulers too: more is a server that compiled kernels meanwhile,
 since clients warmed nothing up before 2026, or the like."""
 
-OVER_PEAK = "faster than the GPUs' peak allows: prompts were cached"
+OVER_PEAK = "faster than the GPUs' peak allows: prompts were cached, or times are not in ms"
 SLOWER_THAN_MORE = "slower than the same server at a higher concurrency"
 FIRST_TOKEN_ELSEWHERE = "first tokens of another order than the same load elsewhere, on no more bandwidth"
 WAITED = "users waited longer than they were served, though memory holds them all: fewer were admitted"
