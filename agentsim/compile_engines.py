@@ -10,7 +10,7 @@ from agentsim.coexec.base import PatternParts
 from agentsim.errors import InfeasibleError, SpecError, unknown_name
 from agentsim.plan import Plan, Plant, Routing
 from agentsim.specs import catalog
-from agentsim.specs.deployment import OF_GPUS, Deployment, Engine, Speculation
+from agentsim.specs.deployment import OF_GPUS, OF_LPUS, Deployment, Engine, Speculation
 from agentsim.specs.hardware import Chip
 from agentsim.specs.model import Model
 from agentsim.specs.router import load_router_rule
@@ -57,9 +57,19 @@ class _EngineCompiler:
 
     def parts(self) -> PatternParts:
         """Return what the deployment's pattern joins."""
+        self._check_model()
         drafters = tuple(self._drafters())
         engines = {name: self._engine(engine) for name, engine in self.deployment.engines.items()}
         return PatternParts(self.deployment, engines, drafters, self.ledger)
+
+    def _check_model(self) -> None:
+        name = self.deployment.model
+        drafting = self.models[name].drafting
+        if drafting is not None and drafting.shares_embeddings:  # else it is a model of its own as well
+            raise SpecError(
+                f"{self.deployment.title}: '{name}' drafts for {drafting.target}; it stands under "
+                f"speculation, and model is {drafting.target}"
+            )
 
     def _engine(self, engine: Engine) -> EngineParts:
         chip, estimate = catalog.load(Chip, engine.hardware, self.near), engine.chips_estimate
@@ -71,6 +81,9 @@ class _EngineCompiler:
         others = [n for n in OF_GPUS if engine.backend == "lpx" and n in engine.model_fields_set]
         if others:
             raise SpecError(f"{self.deployment.title}: {others[0]} is of GPUs; an lpx engine has none")
+        others = [n for n in OF_LPUS if engine.backend == "gpu" and n in engine.model_fields_set]
+        if others:
+            raise SpecError(f"{self.deployment.title}: {others[0]} is of LPUs; a gpu engine has none")
         if engine.backend == "endpoint":
             raise SpecError(
                 f"{self.deployment.title}: an engine is a gpu or an lpx; an endpoint has its own file"

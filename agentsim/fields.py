@@ -117,7 +117,8 @@ Line = Annotated[str, Scalar(units.parse_line, type="string", maxLength=units.MA
 """A name or title, fit to be shown."""
 Probability = Annotated[float, Scalar(units.parse_share, type="number", minimum=0, maximum=1)]
 Efficiency = Annotated[
-    float, Scalar(units.over_zero(units.parse_share), type="number", exclusiveMinimum=0, maximum=1)
+    float,
+    Scalar(units.over_zero(units.parse_efficiency), type="number", minimum=units.LEAST_EFFICIENCY, maximum=1),
 ]
 """A share of a published peak: something is reached of it."""
 Capacity = Annotated[

@@ -65,6 +65,9 @@ MAX_LINE = 200
 MAX_SECONDS = 1e9
 _LARGEST = {"time": MAX_SECONDS, "size": 1e18, "rate": 1e9}
 """About thirty years, an exabyte, one a nanosecond: what is larger is a slip of the pen."""
+_SMALLEST = {"bandwidth": 1e3, "compute": 1e6, "token speed": 1e-3}
+"""Of what is divided by: less of it is one as well."""
+LEAST_EFFICIENCY = 1e-4
 MILLISECOND_S = _TIME["ms"]
 MICROSECOND_S = _TIME["us"]
 MINUTE_S = _TIME["min"]
@@ -92,6 +95,8 @@ def parse(text: object, dimension: str) -> float:
         raise ValueError(f"{_shown(text)} is over {si_text(_LARGEST[dimension], dimension)}")
     if value == 0 and dimension in _POSITIVE:
         raise ValueError(f"{_shown(text)} is zero; a {dimension} must be over 0")
+    if value < _SMALLEST.get(dimension, 0.0):
+        raise ValueError(f"{_shown(text)} is under {si_text(_SMALLEST[dimension], dimension)}")
     return value
 
 
@@ -168,6 +173,14 @@ def parse_share(value: object) -> float:
     share = parse_number(value)
     if share > 1:
         raise ValueError(f"{_shown(value)} is over 1; a share lies between 0 and 1")
+    return share
+
+
+def parse_efficiency(value: object) -> float:
+    """Return a share of a peak that something can run at."""
+    share = parse_share(value)
+    if 0 < share < LEAST_EFFICIENCY:
+        raise ValueError(f"{_shown(value)} is under {LEAST_EFFICIENCY:g}, with which nothing would end")
     return share
 
 

@@ -31,7 +31,7 @@ def run_fleet(
 
     `step` is called at the end of every task. Every turn and span is kept only where files tell of them.
     """
-    objective = parse_objective(slo) if slo else None
+    objective = parse_objective(slo) if slo is not None else None
     plan = plans(workflow, [deployment], overrides)[0]
     write_export = exporter(export, output)
     detail: Detail = "summary" if output_dir is output is None else "full"

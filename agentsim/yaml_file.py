@@ -335,6 +335,10 @@ def _reason(problem: dict[str, Any], missing: list[dict[str, Any]]) -> str:
     found = found if len(found) <= 60 else found[:57] + "..."
     if kind in ("model_type", "dataclass_type", "dict_type", "model_attributes_type"):
         return f"{found} stands where a mapping (key: value) is needed"
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
+        hint = suggestion(str(problem["input"]), known)
+        return f"{found} is not allowed here{hint or '.'} Allowed: {', '.join(known)}"
     if kind in ("tuple_type", "list_type"):
         return f"{found} stands where a list is needed"
     return f"{found} is not allowed here: {text[:1].lower()}{text[1:]}"

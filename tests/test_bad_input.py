@@ -352,7 +352,14 @@ FLEETS = [
     bad_fleet(
         "a format without a checkpoint", engines(weights="int4"), "no int4 checkpoint", "use bf16 or fp8"
     ),
-    bad_fleet("an unknown precision", engines(weights="fp5"), "d.yaml:4: ", "'fp5'", "'bf16', 'fp8'"),
+    bad_fleet(
+        "an unknown precision",
+        engines(weights="fp5"),
+        "d.yaml:4: ",
+        "'fp5'",
+        "did you mean 'fp8'",
+        "bf16, fp8",
+    ),
     bad_fleet("no chips", engines(chips=0), "at least 1"),
     bad_fleet("heads that cannot be divided", engines(chips=3), "32 attention heads", "possible: 1, 2, 4, 8"),
     bad_fleet("chips without an all-reduce", engines(chips=16), "no all-reduce", "over 16 GPUs", "2, 4, 8"),
@@ -464,7 +471,8 @@ COMMANDS = [
         "an unknown router",
         "run w.yaml --on 8xb200 --set deployment.router=robin",
         "router",
-        "'round_robin', 'least_loaded' or 'prefix_aware'",
+        "did you mean 'round_robin'?",
+        "least_loaded, prefix_aware",
     ),
     bad_command("one deployment to compare", "compare w.yaml --on 8xb200", "--on at least twice"),
     bad_command("no deployment to compare", "compare w.yaml", "--on"),

@@ -37,6 +37,8 @@ PARTS = {"queue", "prefill", "decode", "kv_transfer", "tool", "file", "network",
 RUNS = (
     "model,gpu,engine,isl,osl,batch_size,tp,moe_tp,moe_ep,attention_dp,concurrency,precision,ttft_ms,tpot_ms\n"
     "Llama-3.3-70B,h200_sxm,trtllm,1024,128,4,4,1,1,1,4,fp8,120,11\n"
+    "Llama-3.3-70B,h200_sxm,trtllm,1024,128,8,4,1,1,1,8,fp8,160,12\n"
+    "Llama-3.3-70B,h200_sxm,trtllm,1024,128,2,4,1,1,1,2,fp8,110,10.5\n"
 )
 RUN_KEYS = {
     "schema", "workflow", "deployment", "runs", "seed", "task_completion_s", "trajectory_e2e_latency_ms",

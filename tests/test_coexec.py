@@ -231,7 +231,7 @@ def test_both_engines_hold_what_a_drafted_sequence_keeps():
 
 def test_activations_cross_twice_a_layer():
     cost = cost_of("gemma-afd", "speculation=null")
-    latency_s, bytes_per_s = cost.link
+    latency_s, bytes_per_s, _ = cost.link
     for sequences in (1, 2):
         crossing = 60 * 2 * (latency_s + sequences * 5376 * 2 / bytes_per_s)
         assert cost.parts(decoding(sequences, 10_000))["crossing"] == pytest.approx(crossing, rel=1e-9)

@@ -109,6 +109,7 @@ class ServingRules(NamedTuple):
     interrupted; otherwise when its prompt fits, and when blocks run out the call admitted last is put back
     and its KV computed again. `whole_prompts`: a prompt is not split over iterations unless it is longer than
     all of the budget. `hold`: None where calls are looked at before every iteration. `tiers`: nearest first.
+    `copies` of the attention have each their share of the KV memory, and a call lies on one of them.
     """
 
     block_tokens: int = 1
@@ -117,6 +118,7 @@ class ServingRules(NamedTuple):
     whole_prompts: bool = False
     hold: Hold | None = None
     tiers: tuple[Tier, ...] = ()
+    copies: int = 1
 
 
 @runtime_checkable
@@ -127,7 +129,7 @@ class IterationCost(Protocol):
     never end); affine in `context`, `window` and the pairs while the rest is held and the KV stays on one
     side of `kv_knee_bytes` (the server sums runs of iterations as arithmetic series); never falls when any
     field grows, but for `prefill_requests` (as many tokens of more prompts find more chips to lie on) and
-    for `sequences` of a pipeline (more of them share out the same context).
+    for `sequences` of a pipeline or of copies of the attention (more of them share out the same context).
     """
 
     @property

@@ -154,15 +154,21 @@ class Fit:
         self._infer(lines)
 
     def _infer(self, lines: set[int]) -> None:
-        """Say which of these runs speculated and which of all look wrong, by what the server took."""
+        """Say which of these runs speculated and which look wrong, by what the server took.
+
+        What is left out of the fit tells nothing of the runs that it is made on.
+        """
         runs = [run for run in self.runs if run.line in lines]
         tpots = {
             fast: {r.line: self.seen(r, fast).tpot_s for r in runs if (r.line, fast) in self._known}
             for fast in (False, True)
         }
         self.speculates = (self.speculates - lines) | speculating(runs, tpots[False], tpots[True])
-        admitted = {run.line: self._admitted.get(self._variant(run), 0) for run in self.runs}
-        self.wrong = wrong_runs(self.runs, self.speculates, admitted)
+        beside = runs if lines <= self.train else self.runs
+        admitted = {run.line: self._admitted.get(self._variant(run), 0) for run in beside}
+        found = wrong_runs(beside, self.speculates, admitted)
+        kept = {line: why for line, why in self.wrong.items() if line not in lines}
+        self.wrong = kept | {line: why for line, why in found.items() if line in lines}
 
     def _variant(self, run: Run) -> Variant:
         return run.line, run.line in self.speculates

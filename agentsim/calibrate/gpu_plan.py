@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,6 +62,8 @@ class Plan:
         for _ in range(ROUNDS):
             fit.simulate(train, done)
             fit.fit()
+        if not any(len(fit.of_profile(key)) >= MIN_ROWS for key in fit.keys):
+            raise InputError(self._too_few())
         fit.simulate(train, done)
         fit.simulate(self._lines - train, done)
         left_out = fit.offs(self._lines - train)
@@ -70,6 +73,12 @@ class Plan:
                 fit.fit()
                 fit.simulate(self._lines, done)
         return self._report(fit.offs(fit.train & self._lines), left_out)
+
+    def _too_few(self) -> str:
+        fit = self._fit
+        wrong = Counter(fit.wrong.values()).most_common(1)
+        why = f"; {wrong[0][1]:,} look wrong: {wrong[0][0]}" if wrong else ""
+        return f"{self.path}: no profile has {MIN_ROWS} runs to be fitted on, of {len(self._lines):,}{why}"
 
     def _report(self, in_fit: list[Off], left_out: list[Off]) -> GpuCalibration:
         fit = self._fit

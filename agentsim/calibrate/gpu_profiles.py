@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 from statistics import NormalDist
 
 from agentsim import yaml_file
@@ -18,6 +19,8 @@ from agentsim.specs.law import GpuLaw
 from agentsim.specs.sourced import Datum
 from agentsim.units import MICROSECOND_S, MILLISECOND_S
 
+END = 1e-3
+"""A constant so near to an end of its range is at it."""
 _SOURCE = "serving_runs"
 _TIMES = ("layer_overhead", "iteration_overhead", "sequence_overhead", "prefill_overhead", "request_overhead")
 _POOLED = "fewer than three runs to fit on: as on GPUs of its generation or, where none is, as profiles alike"
@@ -73,8 +76,10 @@ def _constants(fit: ProfileFit) -> Iterable[str]:
     priors, origin = _priors(fit.key), _origin(fit)
     for name in FIELDS:
         if name in fit.constants:
-            span = _spread(fit) if fit.fitted else _range(name, fit.constants[name], priors[name])
-            yield _line(name, fit.constants[name], span, f"source: {_SOURCE}, {origin}")
+            value, prior = fit.constants[name], priors[name]
+            span = _spread(fit) if fit.fitted else _range(name, value, prior)
+            ends = _at_an_end(name, value, prior) if fit.fitted else ""
+            yield _line(name, value, span, f"source: {_SOURCE}, {origin}{ends}")
             origin = _again(fit)
         elif name in fit.held:
             why = f"basis: assumed, why: {_quoted(priors[name].why)}"
@@ -84,6 +89,15 @@ def _constants(fit: ProfileFit) -> Iterable[str]:
 def _range(name: str, value: float, prior: Datum[float]) -> str:
     low, high = prior.range or (value, value)
     return f"range: [{_text(name, low)}, {_text(name, high)}]"
+
+
+def _at_an_end(name: str, value: float, prior: Datum[float]) -> str:
+    """Return that the runs ask for more than the range allows, where a constant lies at an end of it."""
+    low, high = prior.range or (0.0, inf)
+    if low * (1 + END) < value < high * (1 - END):
+        return ""
+    searched = f"{_text(name, low)} to {_text(name, high)}"
+    return f', why: "at an end of the range that was searched, {searched}: not determined by the runs"'
 
 
 def _spread(fit: ProfileFit) -> str:

@@ -74,10 +74,14 @@ Stage = Step | Route
 
 
 class LinkCost(NamedTuple):
-    """A link between engines: seconds until the first byte is there, bytes per second."""
+    """A link between engines: seconds until the first byte is there, bytes per second.
+
+    Each of its `lanes` carries so many bytes per second, one transfer at a time.
+    """
 
     latency_s: float
     bytes_per_s: float
+    lanes: int = 1
 
     def time_s(self, size_bytes: float) -> float:
         """Return the seconds until all of `size_bytes` have arrived."""

@@ -13,6 +13,7 @@ from typing import Any
 from simpy import Event, Process
 
 from agentsim.errors import InfeasibleError, WorkflowError
+from agentsim.plan import Plan
 from agentsim.result import RETRY_PAUSE, SLOT_WAIT, Part, Turn
 from agentsim.seeds import Stream, normal, stream
 from agentsim.sim.path import CriticalPath
@@ -212,7 +213,7 @@ class Agent:
         if limit is not None and self.context + output > limit:
             raise InfeasibleError(
                 f"turn {session.model_calls + 1} ({self.lane}) needs a context of "
-                f"{self.context + output:,} tokens; {plan.title} takes {limit:,}: add compaction to the "
+                f"{self.context + output:,} tokens; {_who(plan)} takes {limit:,}: add compaction to the "
                 "workflow's context, or shorten what it reads"
             )
 
@@ -364,3 +365,9 @@ _TIMED: dict[type, Callable[[Agent, Any], Steps]] = {
     graph.HumanWait: Agent._human,
     graph.Summarise: Agent._summarise,
 }
+
+
+def _who(plan: Plan) -> str:
+    """Return who sets the limit of a context: the workflow, where its own is the smaller."""
+    own = plan.task.limit_tokens is not None and plan.task.limit_tokens == plan.limit_tokens
+    return "the workflow's limit_tokens" if own else plan.title

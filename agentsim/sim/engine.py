@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from agentsim.backends.base import CostModel, IterationCost
 from agentsim.backends.recorded import ReplayCost
 from agentsim.coexec.base import Route, Serve
-from agentsim.errors import SpecError
+from agentsim.errors import InfeasibleError, SpecError
 from agentsim.invariants import check
 from agentsim.plan import Plan
 from agentsim.result import Resource, Result, Source
@@ -26,7 +26,7 @@ from agentsim.sim.service import Service
 from agentsim.sim.session import Session
 from agentsim.sim.staged import staged
 from agentsim.sim.tools import ToolBench
-from agentsim.units import to_ns, to_s
+from agentsim.units import MAX_SECONDS, duration_text, to_ns, to_s
 
 Workers = dict[str, list[Server]]
 """The servers of one replica, by the engine of the deployment that they run."""
@@ -135,6 +135,11 @@ def _task(session: Session, arrival_ns: int, done: Callable[[], None]) -> Steps:
 def _result(
     plan: Plan, seed: int, recorder: Recorder, bench: ToolBench, servers: dict[str, Server]
 ) -> Result:
+    if any(task.completion_ns > to_ns(MAX_SECONDS) for task in recorder.tasks):
+        raise InfeasibleError(
+            f"{plan.title}: a task takes over {duration_text(MAX_SECONDS)}, the most that is simulated; look "
+            "for a figure that is off by orders"
+        )
     return Result(
         workflow=plan.task.name,
         deployment=plan.deployment,

@@ -42,10 +42,19 @@ class Histogram:
         return Spread(mean, self._low, self._high, p99, p95, p90, p75, p50, deviation)
 
     def _percentile(self, share: float) -> float:
-        wanted, seen = share * self._count, 0
+        """Return what lies between the two nearest of the sample, as where all of it is kept."""
+        below, way = divmod(share * (self._count - 1), 1.0)
+        low = self._ranked(int(below))
+        return low + way * (self._ranked(int(below) + 1) - low) if way else low
+
+    def _ranked(self, rank: int) -> float:
+        """Return about the value that so many others lie below."""
+        if rank <= 0 or rank >= self._count - 1:
+            return self._low if rank <= 0 else self._high
+        seen = 0
         for place in sorted(self._bins):
             seen += self._bins[place]
-            if seen >= wanted:
+            if seen > rank:
                 middle = math.exp((place + 0.5) / _BINS_PER_E) if place else 0.0
                 return min(max(middle, self._low), self._high)
         return self._high

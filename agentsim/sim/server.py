@@ -102,10 +102,10 @@ class EngineServer:
         request.prefix, request.claim, request.goal = work.prefix, claim, prompt
         request.written, request.segment, request.below_window = 0.0, None, False
         request.remaining, request.context, request.order, request.copy = prompt, 0.0, -1, -1
-        final = sizes.blocks(prompt + output)
+        final, copies = sizes.blocks(prompt + output), self._rules.copies
         request.blocks = final if self._rules.reserve else sizes.blocks(prompt)
-        if sizes.held(final, 0) > self.cache.capacity_bytes:
-            raise InfeasibleError(sizes.too_long(prompt + output, cost.kv_capacity_bytes))
+        if sizes.held(final, 0) > self.cache.capacity_bytes / copies:
+            raise InfeasibleError(sizes.too_long(prompt + output, cost.kv_capacity_bytes / copies))
         return request
 
     def _on_ready(self, event: Any) -> None:

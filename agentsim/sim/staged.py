@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from heapq import heapreplace
 from typing import Any
 
 from simpy import Event
@@ -16,17 +17,18 @@ from agentsim.units import to_ns
 
 
 class Link:
-    """A link that carries one transfer after another, first come first served."""
+    """A link that carries one transfer after another on each of its lanes, first come first served."""
 
     def __init__(self, env: Clock, cost: LinkCost) -> None:
         self._env, self._cost = env, cost
-        self._free_ns = 0
+        self._free_ns = [0] * cost.lanes
 
     def move(self, size_bytes: float) -> Event:
         """Send bytes; the event is due when the last of them has arrived."""
         now = self._env.now
-        self._free_ns = max(now, self._free_ns) + to_ns(size_bytes / self._cost.bytes_per_s)
-        return self._env.timeout(self._free_ns + to_ns(self._cost.latency_s) - now)
+        sent_ns = max(now, self._free_ns[0]) + to_ns(size_bytes / self._cost.bytes_per_s)
+        heapreplace(self._free_ns, sent_ns)
+        return self._env.timeout(sent_ns + to_ns(self._cost.latency_s) - now)
 
 
 class StagedAnswer:

@@ -47,6 +47,8 @@ OF_GPUS = (
     *("receive_interval", "balance_wait", "batch_wait", "batch_wait_share"),
 )
 """Fields of an engine that mean nothing on LPUs."""
+OF_LPUS = ("racks", "users", "context")
+"""Those that mean nothing on GPUs."""
 
 
 class Engine(Strict):

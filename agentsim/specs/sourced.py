@@ -30,6 +30,10 @@ BASES: tuple[Basis, ...] = (
 """Strongest first."""
 
 
+MOST_SPREAD = 3.0
+"""The sigma of a logarithm: twice of it either way are factors of four hundred."""
+
+
 @dataclass(frozen=True)
 class Datum(Generic[T]):
     """One sourced value; `range` brackets an assumed one, `spread` (relative) is a calibrated one's.
@@ -62,6 +66,8 @@ class Datum(Generic[T]):
             raise ValueError("basis 'calibrated' needs fitted_on")
         if self.basis not in ("assumed", "unknown") and not self.source:
             raise ValueError(f"basis '{self.basis}' needs a source")
+        if self.spread is not None and not 0 <= self.spread <= MOST_SPREAD:
+            raise ValueError(f"spread is {self.spread:g}: a relative one lies between 0 and {MOST_SPREAD:g}")
         if self.range is not None and not _lies_in(self.value, *self.range):
             raise ValueError("the value must lie in its range, which goes from the least to the most")
         if self.range is not None and not _are_alike(self.value, *self.range):

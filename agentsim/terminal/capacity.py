@@ -58,7 +58,7 @@ def _facts(found: Capacity) -> list[tuple[str, str]]:
         ("Beyond", _beyond(found)),
         (
             "Judged on",
-            f"{found.best.judged:,} tasks of one seed there; others may give some percent more or less",
+            _judged(found),
         ),
         *_alone(found),
         ("Cost", cost_text(fleet)),
@@ -66,6 +66,11 @@ def _facts(found: Capacity) -> list[tuple[str, str]]:
         *[("Note", warning) for warning in fleet.summary.warnings],
         ("Sources", sources_line(fleet.summary.first)),
     ]
+
+
+def _judged(found: Capacity) -> str:
+    begun = "agents begin spread over one task's time; " if found.arrival is None else ""
+    return f"{begun}{found.best.judged:,} tasks of one seed at the answer: others may differ by some percent"
 
 
 def _alone(found: Capacity) -> list[tuple[str, str]]:

@@ -21,7 +21,15 @@ from agentsim.sim.engine_pool import EnginePool
 from agentsim.sim.server import EngineServer
 from agentsim.sim.staged import Link, StagedServer
 from agentsim.specs.harness import load_harnesses
-from agentsim.validation.rows import Measured, Pools, Refusal, Run, run_of, without_repeats
+from agentsim.validation.rows import (
+    Measured,
+    Pools,
+    Refusal,
+    Run,
+    counts_in_thousands,
+    run_of,
+    without_repeats,
+)
 from agentsim.validation.serving import requests_of
 from agentsim.validation.table import Row
 from agentsim.validation.topologies import Topology, Workers, topologies_of
@@ -65,6 +73,8 @@ def _times(row: Row) -> tuple[str, ...]:
 
 def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     """Return the run of the decode workers, and the pools; or why there is none."""
+    if any((row.count(f"{side}_pp_size") or 1) > 1 for side in ("prefill", "decode")):
+        return Refusal(row.line, "pipeline parallelism is not simulated")
     named = _named(row)
     topology = named if named is not None else _started(row)
     if isinstance(topology, Refusal):
@@ -81,7 +91,7 @@ def _run(row: Row) -> tuple[Run, Pools] | Refusal:
     if isinstance(decode, Refusal):
         return decode
     run = replace(decode, assumed=(*said, *decode.assumed))
-    return run, Pools(prefill, topology.prefill.number, workers, batch, topology.speculates)
+    return run, Pools(prefill, topology.prefill.number, workers, topology.speculates)
 
 
 def _started(row: Row) -> Topology | Refusal:
@@ -112,7 +122,9 @@ def _labelled(row: Row, side: str, count: int) -> Workers:
 
 def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
     """Return one kind of worker as the engine of a run; a model without experts has one attention alone."""
+    harness = row.text("harness") or ("thousands" if counts_in_thousands(row) else "inferencex")
     cells = {"tp": str(workers.chips), "attention_dp": "1", "batch_size": "", "concurrency": str(users)}
+    cells["harness"] = harness
     run = run_of(row.with_cells(cells), separate=True)
     if isinstance(run, Refusal):
         return run
@@ -125,16 +137,8 @@ def _side(row: Row, workers: Workers, users: int) -> Run | Refusal:
 
 
 def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: Pools) -> list[Served]:
-    """Return a run's requests on both pools. Raises `InfeasibleError` where one cannot fit.
-
-    A decode worker admits as many sequences as it was started for, where that is given.
-    """
-    harness: Any = load_harnesses()
-    more: Any = decode
-    decode = replace(more, max_sequences=max(more.max_sequences, pools.decode_batch * run.attention_dp))
-    at_once = min(pools.prefill_workers, pools.decode_workers)
-    link = LinkCost(harness.kv_launch.value, harness.kv_rate.value * run.chips * at_once)
-    window = decode.window_tokens
+    """Return a run's requests on both pools. Raises `InfeasibleError` where one cannot fit."""
+    link, window = link_of(run, pools), decode.window_tokens
     move = Move("kv", decode.kv_bytes(1, 0), decode.kv_bytes(0, 1), window, whole=True)
 
     def server_on(env: Clock) -> StagedServer:
@@ -145,6 +149,17 @@ def serve_pools(prefill: IterationCost, decode: IterationCost, run: Run, pools: 
         return StagedServer(env, (_STAGES[0], move, _STAGES[1]), workers, {"kv": Link(env, link)})
 
     return closed_loop(server_on, run.concurrency, requests_of(run))
+
+
+def link_of(run: Run, pools: Pools) -> LinkCost:
+    """Return the network between the workers: the side with fewer GPUs limits it.
+
+    A prompt's KV lies on one copy of the attention on either side, and only that copy's GPUs move it.
+    """
+    harness: Any = load_harnesses()
+    one = min(side.chips // side.attention_dp for side in (pools.prefill, run))
+    all_ = min(pools.prefill.chips * pools.prefill_workers, run.chips * pools.decode_workers)
+    return LinkCost(harness.kv_launch.value, harness.kv_rate.value * one, max(all_ // one, 1))
 
 
 def _pool(env: Clock, cost: IterationCost, workers: int) -> EnginePool:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 from agentsim.errors import InputError
 from agentsim.pool import spread
+from agentsim.specs import catalog
+from agentsim.specs.engine import EngineProfile
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
 from agentsim.validation.halves import HALF, fitted_lines
+from agentsim.validation.names import software_of
 from agentsim.validation.replay import Job, Replayed, replay
 from agentsim.validation.report import Judged, Refused, Report
 from agentsim.validation.rows import Pools, Refusal, Run
-from agentsim.validation.serving import weight_of
+from agentsim.validation.serving import own_profile, weight_of
 from agentsim.validation.speculation import drafter_for, speculating, ways_of
 from agentsim.validation.suspects import wrong_runs
 from agentsim.validation.table import read_table
@@ -47,6 +50,8 @@ class Plan:
         seed = choices.holdout
         fitted = set() if seed is None else fitted_lines(self._found.runs, seed, choices.share)
         self._runs = [run for run in self._found.runs if run.line not in fitted]
+        if choices.profiles is not None:
+            _check_profiles(choices.profiles, self._found.runs)
         self._jobs = self._to_simulate()
 
     @property
@@ -81,6 +86,19 @@ class Plan:
             in_fit=len(found.runs) - len(self._runs),
             own_profiles=self.choices.profiles is not None,
         )
+
+
+def _check_profiles(folder: str, runs: Sequence[Run]) -> None:
+    """Refuse a folder without a profile of these runs, and profiles that are not what their names say."""
+    wanted = {(software_of(run.engine, run.version, run.gpu, run.kind), run.gpu) for run in runs}
+    there = [(name, key) for key in sorted(wanted) if os.path.isfile(name := own_profile(folder, *key))]
+    if wanted and not there:
+        names = ", ".join(os.path.basename(own_profile(folder, *key)) for key in sorted(wanted)[:3])
+        raise InputError(f"{folder}: no profile of these runs in it; looked for {names}")
+    for path, (software, gpu) in there:
+        profile = catalog.load_file(EngineProfile, path, os.path.basename(path))
+        if (profile.software, profile.hardware) != (software, gpu):
+            raise InputError(f"{path}: is a profile of {profile.software} on {profile.hardware}")
 
 
 def _weight(job: Job) -> float:

@@ -6,7 +6,7 @@ A run is one engine under a closed loop. Rows that state the same run with the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentsim.specs.harness import load_harnesses
@@ -34,7 +34,7 @@ COLUMNS = (
 )
 """Columns of the heading; `engine_version`, `measured_on` and `pp` are read where they are there."""
 
-MOST_USERS = 100_000
+MOST_USERS = 20_000
 """Users of a closed loop, each with several requests, that can be simulated in reasonable time."""
 SAME = 1e-3
 """Times that are this close, relatively, are the same measurement, rounded in two ways."""
@@ -85,14 +85,12 @@ class Run:
 class Pools(NamedTuple):
     """How a run with separate workers was set up: those that prefill, and how many there are of each kind.
 
-    `decode_batch` is how many sequences a decode worker was started for; 0 where that is not given.
     `speculates` is None where nothing tells.
     """
 
     prefill: Run
     prefill_workers: int
     decode_workers: int
-    decode_batch: int
     speculates: bool | None = None
 
 
@@ -157,6 +155,9 @@ def _run(row: Row, model: str, gpu: str, separate: bool) -> Run | Refusal:
         return Refusal(row.line, "a measured time is 0")
     if isl < 1 or osl < 2:
         return Refusal(row.line, "isl must be at least 1 and osl at least 2")
+    longest = load_model(model).context
+    if longest is not None and longest.value is not None and isl + osl > longest.value:
+        return Refusal(row.line, f"longer than the {longest.value:,} tokens that {model} takes")
     mixture = load_model(model).shape.value.experts is not None  # type: ignore[union-attr]
     users = _users(row, mixture)
     if users is None:
@@ -239,7 +240,12 @@ def _harness(row: Row) -> str:
         return row.text("harness").lower()
     if row.text("attention_dp"):
         return "inferencex"
-    return "thousands" if (row.count("isl") or 0) % 1000 == 0 else "engine-defaults"
+    return "thousands" if counts_in_thousands(row) else "engine-defaults"
+
+
+def counts_in_thousands(row: Row) -> bool:
+    """Tell whether a row's prompts are of a round number of tokens, as InferenceX's never are."""
+    return (row.count("isl") or 0) % 1000 == 0
 
 
 def _load_said(harness: str) -> tuple[str, ...]:
@@ -260,8 +266,9 @@ def without_repeats(runs: Iterable[Run], more: Callable[[Run], object] = lambda 
 
 
 def _load_of(run: Run) -> tuple[object, ...]:
-    blank = replace(run, version="", measured_on="")
-    return (*blank.server, run.input_tokens, run.output_tokens, run.concurrency)
+    """Return what two rows of one measurement share; labels of parallelism may differ, and one is wrong."""
+    served = (run.model, run.gpu, run.engine, run.precision, run.chips)
+    return (*served, run.input_tokens, run.output_tokens, run.concurrency)
 
 
 def _same(a: Run, b: Run) -> bool:

@@ -104,10 +104,15 @@ def cost_of(run: Run, drafter: Drafter | None, profiles: str | None, ledger: Led
     return cost if budget is None else replace(cost, batched_tokens=budget * run.attention_dp)
 
 
+def own_profile(folder: str, software: str, gpu: str) -> str:
+    """Return the path of a profile in a folder that comes before the catalog's."""
+    return os.path.join(folder, f"{software}-{gpu}.yaml")
+
+
 def engine_of(run: Run, profiles: str | None = None) -> Engine:
     """Return the engine that a run describes. Raises `InfeasibleError` for a format that no engine has."""
     software, settings = software_of(run.engine, run.version, run.gpu, run.kind), settings_of(run)
-    own = os.path.join(profiles, f"{software}-{run.gpu}.yaml") if profiles is not None else ""
+    own = own_profile(profiles, software, run.gpu) if profiles is not None else ""
     return Engine(
         hardware=run.gpu,
         chips=run.chips,

@@ -19,12 +19,14 @@ SLOWER = 1.15
 ANOTHER_ORDER = 2.0
 """Engines differ by less than this on one GPU; more is a run without CUDA graphs or the like."""
 ANOTHER_START = 4.0
-"""The same of first tokens, which hang on schedulers too: more is a server that compiled kernels meanwhile,
-since clients warmed nothing up before 2026, or the like."""
+"""The same of first tokens on one engine, against two other servers and more: a start that compiled kernels
+meanwhile, or the like."""
 
 OVER_PEAK = "faster than the GPUs' peak allows: prompts were cached, or times are not in ms"
 SLOWER_THAN_MORE = "slower than the same server at a higher concurrency"
-FIRST_TOKEN_ELSEWHERE = "first tokens of another order than the same load elsewhere, on no more bandwidth"
+FIRST_TOKEN_ELSEWHERE = (
+    "first tokens of another order than the same load on other servers of the engine, on no more bandwidth"
+)
 WAITED = "users waited longer than they were served, though memory holds them all: fewer were admitted"
 ELSEWHERE = "a step of another order than the same load elsewhere, on no more bandwidth"
 AS_A_WHOLE = "most runs of its server look wrong"
@@ -44,10 +46,11 @@ def wrong_runs(runs: Sequence[Run], speculates: set[int], admitted: Mapping[int,
             found.setdefault(run.line, WAITED)
     for line in _slower_than_more(runs, speculates):
         found.setdefault(line, SLOWER_THAN_MORE)
-    for line in _other_order(runs, speculates, lambda run: run.tpot_s, ANOTHER_ORDER):
+    for line in _other_order(runs, speculates, lambda run: run.tpot_s, ANOTHER_ORDER, least=1):
         found.setdefault(line, ELSEWHERE)
-    for line in _other_order(runs, speculates, lambda run: run.ttft_s, ANOTHER_START):
-        found.setdefault(line, FIRST_TOKEN_ELSEWHERE)
+    for same in _grouped(runs, lambda run: run.engine):
+        for line in _other_order(same, speculates, lambda run: run.ttft_s, ANOTHER_START, least=2):
+            found.setdefault(line, FIRST_TOKEN_ELSEWHERE)
     for line in _as_a_whole(runs, speculates, found):
         found.setdefault(line, AS_A_WHOLE)
     return found
@@ -91,8 +94,10 @@ def _slower_than_more(runs: Iterable[Run], speculates: set[int]) -> list[int]:
 
 
 def _other_order(
-    runs: Iterable[Run], speculates: set[int], time_of: Callable[[Run], float], most: float
+    runs: Iterable[Run], speculates: set[int], time_of: Callable[[Run], float], most: float, least: int
 ) -> list[int]:
+    """Return the runs that take `most` times as long as `least` runs of other servers or more."""
+
     def load(r: Run) -> tuple[object, ...]:
         setup = (r.model, r.precision, r.chips, r.line in speculates)
         return (*setup, r.input_tokens, r.output_tokens, r.concurrency)
@@ -101,7 +106,7 @@ def _other_order(
     for same in _grouped(runs, load):
         for run in same:
             others = [time_of(o) for o in same if o.server != run.server and _bandwidth(o) <= _bandwidth(run)]
-            if others and time_of(run) > most * median(others):
+            if len(others) >= least and time_of(run) > most * median(others):
                 found.append(run.line)
     return found
 

@@ -17,10 +17,14 @@ from agentsim.specs.model import Shape
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A drafter that proposes `tokens` one after another before each verification."""
+    """A drafter that proposes `tokens` one after another before each verification.
+
+    `keeps_kv`: it has KV of its own, which a prompt is prefilled into.
+    """
 
     forward: ForwardPass
     tokens: int
+    keeps_kv: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,13 @@ class GpuCost:
         """Return the time of one iteration. A drafter that keeps KV of its own prefills the prompt too."""
         draft = self.draft
         time = self.target.time_s(batch.sequences, batch)
-        if draft is not None and batch.sequences:
+        if draft is None:
+            return time
+        if batch.sequences:
             alone = Batch(batch.sequences, batch.context, batch.window)
             time += draft.tokens * draft.forward.time_s(batch.sequences, alone)
+        if draft.keeps_kv and batch.prefill_tokens:
+            time += draft.forward.time_s(0, Batch(0, 0.0, 0.0, *batch[3:]))
         return time
 
     def kv_bytes(self, context: float, window: float) -> float:
@@ -95,7 +103,9 @@ def compile_gpu(parts: EngineParts) -> GpuCost:
     per_token, per_window = _kv_bytes(shape, drafter, group)
     return GpuCost(
         target=rates(works[0], constants, verified),
-        draft=Draft(rates(works[1], _of_drafter(constants)), drafter.tokens) if drafter else None,
+        draft=Draft(rates(works[1], _of_drafter(constants)), drafter.tokens, not _shares_kv(drafter))
+        if drafter
+        else None,
         tokens_per_step=expected_tokens(drafter.acceptance(ledger)) if drafter else 1.0,
         verified_tokens=verified,
         window_tokens=window_of(shape),

@@ -3,7 +3,7 @@
     t =   roof(weights read, multiplied) + roof(experts read, multiplied)     roof(a, b) = (a^n + b^n)^(1/n)
         + max(KV read, attention multiplied) + window + sparse attention and its indexer + linear states
         + collectives + layers x time per layer + time per iteration + sequences x time per sequence
-        all that longer by a share per draft
+        what of it decodes longer by a share per draft
         + [prefill] time per prefill + attention of its pairs
 
 `Work` is physics: what a pass moves and multiplies, at published peaks. `rates` divides it by what the
@@ -124,31 +124,38 @@ class ForwardPass:
         """Return the time of a pass over `sequences` and the prefill of `batch`.
 
         A pipeline works on its sequences in turns: each stage sees one share of them, and one that is
-        alone passes all stages.
+        alone passes all stages. A sequence lies on one copy of the attention: few leave the others waiting.
         """
         context, window = batch.context, batch.window
         if self.stages > 1 and sequences > 1:
             turns = min(float(self.stages), sequences)
             sequences, context, window = sequences / turns, context / turns, window / turns
-        decoding, prefill = sequences * self.verified, batch.prefill_tokens
-        tokens = decoding + prefill
-        time = self.overhead_s + context * self.context_s + window * self.window_s
-        time += sequences * self.sequence_s
-        multiply, beside = decoding * (self.token_s + self.head_token_s), 0.0
-        if prefill:
-            # prompts lie on one copy of the attention each: few of them leave the others waiting
-            crowding = self.copies / min(self.copies, max(batch.prefill_requests, 1))
-            multiply += prefill * crowding * self.token_s
-            multiply += min(batch.prefill_requests * crowding, prefill) * self.head_token_s
-            pairs = batch.prefill_pairs * self.pair_s + batch.prefill_window_pairs * self.window_pair_s
-            beside = self.prefill_s + crowding * pairs
-        time += self._roof(self.read_s, multiply)
+        alone = self.copies / min(self.copies, max(sequences, 1.0))
+        decoding = sequences * self.verified
+        own = sequences * self.sequence_s + context * self.context_s + window * self.window_s
+        own_s = self.overhead_s + alone * own
+        multiply = decoding * alone * (self.token_s + self.head_token_s)
+        prefill = batch.prefill_tokens
+        if not prefill:
+            return (own_s + self._shared_s(decoding, multiply)) * self.drafted
+        crowding = self.copies / min(self.copies, max(batch.prefill_requests, 1))
+        prompts = prefill * crowding * self.token_s
+        prompts += min(batch.prefill_requests * crowding, prefill) * self.head_token_s
+        pairs = batch.prefill_pairs * self.pair_s + batch.prefill_window_pairs * self.window_pair_s
+        time = own_s + self._shared_s(decoding + prefill, multiply + prompts)
+        if decoding and self.drafted > 1.0:
+            time += (self.drafted - 1.0) * (own_s + self._shared_s(decoding, multiply))
+        return time + self.prefill_s + crowding * pairs
+
+    def _shared_s(self, tokens: float, multiply_s: float) -> float:
+        """Return the time of what all sequences share: weights, experts, collectives."""
+        time = self._roof(self.read_s, multiply_s)
         if self.experts is not None:
             read = self.experts.read_all_s * self.experts.share(tokens)
             time += self._roof(read, tokens * self.experts.token_s)
         if self.collective is not None:
             time += self.collective.time_s(tokens)
-        return (time * self.drafted if decoding else time) + beside
+        return time
 
     def _roof(self, read_s: float, multiply_s: float) -> float:
         n = self.roof_exponent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from agentsim.backends.base import EngineParts
 from agentsim.errors import InfeasibleError, SpecError
@@ -124,14 +125,21 @@ def _check_experts(group: Group, title: str, shape: Shape) -> None:
             f"{title} has no experts to share: attention_dp {group.copies} would be so many engines of "
             f"{group.tensor_parallel} chips; give one engine's chips"
         )
+    if experts is None and parallel > 1:
+        raise InfeasibleError(f"{title} has no experts; expert_parallel {parallel} would divide nothing")
     if experts is None or parallel == 1:
         return
     possible = [n for n in _divisors(group.stage_chips) if experts.count % n == 0]
     if parallel not in possible:
         raise InfeasibleError(
-            f"{title}: expert_parallel {parallel} divides neither {group.stage_chips} chips nor "
+            f"{title}: expert_parallel {parallel} does not divide {group.stage_chips} chips and "
             f"{experts.count} experts evenly; possible: {_listed(possible)}"
         )
+
+
+def _stem(name: str) -> str:
+    """Return a chip's name, which may be given as the path of its file."""
+    return PurePath(name).name.removesuffix(".yaml").removesuffix(".yml")
 
 
 def _divisors(number: int) -> list[int]:
@@ -147,7 +155,10 @@ def _profile(parts: EngineParts) -> EngineProfile:
     known = [n for n in catalog.names("engines") if n.endswith(f"-{hardware}")]
     choices = [name.removesuffix(f"-{hardware}") for name in known]
     if software is not None and software.endswith((".yaml", ".yml")):
-        return catalog.load(EngineProfile, software, parts.near)
+        profile = catalog.load(EngineProfile, software, parts.near)
+        if _stem(profile.hardware) != _stem(hardware):
+            raise SpecError(f"{software} is a profile on {profile.hardware}; the engine runs on {hardware}")
+        return profile
     if software in choices:
         return catalog.load(EngineProfile, f"{software}-{hardware}")
     offer = f"one of {', '.join(choices)}, or " if choices else ""

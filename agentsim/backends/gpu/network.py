@@ -68,11 +68,22 @@ def collective_of(shape: Shape, group: Group) -> Collective | None:
     if group.copies > 1:
         found = found.plus(*_all_to_all(shape, group))
     if group.stages > 1:
+        _warn_of_domains(group)
         hop = _entry(group, 2)
         wire = shape.hidden * ACTIVATION_BYTES / group.ledger.take(hop.bandwidth)
         boundaries = group.stages - 1
         found = found.plus(boundaries * group.ledger.take(hop.latency), boundaries * wire)
     return found
+
+
+def _warn_of_domains(group: Group) -> None:
+    joined = group.chip.scale_up
+    most = None if joined is None else group.ledger.take_or_none(joined.chips)
+    if most is not None and group.chips > most:
+        group.ledger.warn(
+            f"extrapolated: {group.chips} GPUs are more than the {most} that one NVLink domain joins; what a "
+            "stage hands to the next is timed as within one"
+        )
 
 
 def _all_reduce(shape: Shape, group: Group) -> Collective:
@@ -89,7 +100,7 @@ def _all_reduce(shape: Shape, group: Group) -> Collective:
 def _all_to_all(shape: Shape, group: Group) -> tuple[float, float]:
     """Start-up and time per token of all dispatches and combines of a pass.
 
-    A token is sent to as many groups of experts as hold some of its own.
+    A token is sent to all chips of as many groups of experts as hold some of its own.
     """
     take, law, table = group.ledger.take, group.law, group.profile.all_reduce
     size = group.stage_chips
@@ -100,7 +111,8 @@ def _all_to_all(shape: Shape, group: Group) -> tuple[float, float]:
             "most that were measured"
         )
     entry = _entry(group, size)
-    chosen = min(shape.experts.active, group.engine.expert_parallel) if shape.experts else 1
+    groups = group.engine.expert_parallel
+    chosen = min(shape.experts.active, groups) * group.stage_chips / groups if shape.experts else 1.0
     sent = chosen * shape.hidden * take(law.dispatch_bytes) / group.copies
     token_s = sent * take(law.all_to_all_share) / take(entry.large_bandwidth)
     calls = ALL_REDUCES_PER_LAYER * shape.layers

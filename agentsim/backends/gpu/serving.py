@@ -19,6 +19,7 @@ def serving_rules(group: Group) -> ServingRules:
         whole_prompts=take(profile.prompts) == "whole",
         hold=_hold(group),
         tiers=_tiers(group),
+        copies=group.copies,
     )
 
 
