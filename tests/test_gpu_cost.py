@@ -20,7 +20,10 @@ from agentsim.backends.base import Batch, IterationCost, ServiceCost
 from agentsim.backends.gpu.cost import GpuCost
 from agentsim.compile import compile_plan
 from agentsim.errors import InfeasibleError, MeasurementMissing, SpecError
+from agentsim.sim.clock import Clock
 from agentsim.sim.engine import simulate
+from agentsim.sim.request import Prefix, Work
+from agentsim.sim.server import EngineServer
 from agentsim.specs import catalog
 from agentsim.specs.deployment import Deployment
 from agentsim.specs.endpoint import Endpoint
@@ -336,6 +339,58 @@ def test_a_lone_prompt_keeps_the_other_copies_of_the_attention_waiting():
     times = [cost.iteration_s(Batch(0, 0, 0, 8192, 1e7, 0, prompts)) for prompts in (1, 2, 8, 16)]
     assert times[0] > times[1] > times[2]
     assert times[3] == pytest.approx(times[2], rel=0.01)
+
+
+def test_a_lone_sequence_reads_its_kv_from_the_memory_of_its_own_copy_alone():
+    """Eight sequences on eight copies decode side by side: they read what one does, each of its own copy."""
+    cost = cost_of("deepseek-8xb200", "engines.main.attention_dp=8", "engines.main.expert_parallel=8")
+
+    def of_context(sequences):
+        return cost.iteration_s(Batch(sequences, sequences * 1e5, 0)) - cost.iteration_s(Batch(sequences, 0, 0))
+
+    assert of_context(1) == pytest.approx(of_context(8), rel=1e-9)
+    assert of_context(4) == pytest.approx(of_context(8), rel=1e-9)
+    assert of_context(16) == pytest.approx(2 * of_context(8), rel=1e-9)
+
+
+def test_a_token_goes_to_all_chips_of_a_group_of_experts():
+    """With one group every chip has a part of every expert; with as many as chips, one has all of it."""
+    wide, apart = (
+        cost_of("deepseek-8xb200", "engines.main.attention_dp=8", f"engines.main.expert_parallel={groups}")
+        for groups in (1, 8)
+    )
+    assert wide.works[0].collective == apart.works[0].collective, "eight of its experts, on eight chips"
+    four = cost_of("deepseek-8xb200", "engines.main.attention_dp=8", "engines.main.expert_parallel=4")
+    assert four.works[0].collective == apart.works[0].collective
+
+
+def test_drafts_slow_down_decoding_and_leave_prompts_alone():
+    plain, drafted = cost_of("deepseek-8xb200"), cost_of("deepseek-8xb200-mtp3")
+    chunk, decoding = (8192, 8192 * 4096.0, 0.0, 1), Batch(1, 1000, 0)
+
+    def added(cost):
+        return cost.iteration_s(Batch(1, 1000, 0, *chunk)) - cost.iteration_s(decoding)
+
+    of_drafter = drafted.draft.forward.time_s(0, Batch(0, 0, 0, *chunk))
+    assert added(drafted) == pytest.approx(added(plain) + of_drafter, rel=0.01)
+
+
+def test_a_drafter_with_kv_of_its_own_prefills_the_prompt_too():
+    chunk = Batch(0, 0, 0, 8192, 8192 * 4096.0, 0, 1)
+    plain, drafted = (cost_of(name).iteration_s(chunk) for name in ("deepseek-8xb200", "deepseek-8xb200-mtp3"))
+    assert 1.002 < drafted / plain < 1.1, "one layer of sixty-one"
+    shared = cost_of("gemma-8xrubin-mtp")
+    assert shared.iteration_s(chunk) == pytest.approx(shared.target.time_s(0, chunk), rel=1e-12)
+
+
+def test_a_context_that_one_copy_of_the_attention_cannot_hold_is_refused():
+    cost = cost_of("deepseek-8xb200", "engines.main.attention_dp=8", "engines.main.expert_parallel=8")
+    one_copy = cost.kv_capacity_bytes / 8
+    fits, beyond = (int(share * one_copy / cost.kv_bytes(1, 0)) for share in (0.9, 1.1))
+    env = Clock()
+    EngineServer(env, cost).submit(Work(fits, Prefix(0, 0), 1))
+    with pytest.raises(InfeasibleError, match="KV"):
+        EngineServer(env, cost).submit(Work(beyond, Prefix(0, 0), 1))
 
 
 def test_groups_of_experts_wait_for_the_fullest():

@@ -226,6 +226,14 @@ def test_a_server_is_taken_to_have_speculated_where_that_lies_nearer_to_all_of_i
     assert speculating([*fast, *both], {**without, 5: 0.008}, {**with_, 5: 0.004}) == {2, 3}
 
 
+def test_a_run_or_two_speculated_only_where_they_are_faster_than_the_engine_can_be_without():
+    one = run(model="deepseek-ai/DeepSeek-R1", tpot_ms=8)
+    line = one.line
+    assert speculating([one], {line: 0.0095}, {line: 0.0079}) == set(), "nearer with drafts, as by chance"
+    assert speculating([one], {line: 0.0105}, {line: 0.0079}) == {line}
+    assert speculating([one], {line: 0.0105}, {line: 0.0040}) == set(), "far off either way"
+
+
 def wrong(*runs, admitted=()):
     return wrong_runs(runs, set(), dict(admitted))
 

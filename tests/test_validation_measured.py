@@ -59,13 +59,13 @@ def fitted(folder):
 
 @pytest.mark.usefixtures("fitted")
 def test_simulated_times_are_near_the_measured_ones(folder):
-    """The targets are 8 % and 20 % over all rows; a sample of them may be off by half as much more."""
+    """In the fit 4 % and 13 % are reached over all rows; of a sample the medians may be half as much more."""
     json = sample(SERVING, folder).to_json()
-    assert json["tpot"]["median"] <= 0.12
-    assert json["ttft"]["median"] <= 0.30
+    assert json["tpot"]["median"] <= 0.06
+    assert json["ttft"]["median"] <= 0.20
 
 
 @pytest.mark.usefixtures("fitted")
 def test_simulated_times_of_separate_workers_are_near_the_measured_ones(folder):
-    """The target is 12 % over all rows."""
-    assert sample(SEPARATE, folder).to_json()["tpot"]["median"] <= 0.25
+    """Over all rows 10 % are reached; a sample of some twenty runs has a wider median."""
+    assert sample(SEPARATE, folder).to_json()["tpot"]["median"] <= 0.16
