@@ -65,7 +65,8 @@ class _EngineCompiler:
     def _check_model(self) -> None:
         name = self.deployment.model
         drafting = self.models[name].drafting
-        if drafting is not None and drafting.shares_embeddings:  # else it is a model of its own as well
+        needs_target = drafting is not None and (drafting.shares_embeddings or drafting.shares_kv)
+        if drafting is not None and needs_target:
             raise SpecError(
                 f"{self.deployment.title}: '{name}' drafts for {drafting.target}; it stands under "
                 f"speculation, and model is {drafting.target}"

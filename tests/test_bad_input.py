@@ -361,6 +361,9 @@ FLEETS = [
         "bf16, fp8",
     ),
     bad_fleet("no chips", engines(chips=0), "at least 1"),
+    bad_fleet("a drafter as the model", engines("gemma-4-31b-mtp"), "drafts for gemma-4-31b", "speculation"),
+    bad_fleet("a field of LPUs on a GPU", engines(racks=1), "racks is of LPUs", "a gpu engine has none"),
+    bad_fleet("experts of a model without", engines(chips=2, expert_parallel=2), "no experts"),
     bad_fleet("heads that cannot be divided", engines(chips=3), "32 attention heads", "possible: 1, 2, 4, 8"),
     bad_fleet("chips without an all-reduce", engines(chips=16), "no all-reduce", "over 16 GPUs", "2, 4, 8"),
     bad_fleet(

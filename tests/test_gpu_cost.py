@@ -346,7 +346,9 @@ def test_a_lone_sequence_reads_its_kv_from_the_memory_of_its_own_copy_alone():
     cost = cost_of("deepseek-8xb200", "engines.main.attention_dp=8", "engines.main.expert_parallel=8")
 
     def of_context(sequences):
-        return cost.iteration_s(Batch(sequences, sequences * 1e5, 0)) - cost.iteration_s(Batch(sequences, 0, 0))
+        return cost.iteration_s(Batch(sequences, sequences * 1e5, 0)) - cost.iteration_s(
+            Batch(sequences, 0, 0)
+        )
 
     assert of_context(1) == pytest.approx(of_context(8), rel=1e-9)
     assert of_context(4) == pytest.approx(of_context(8), rel=1e-9)
@@ -377,7 +379,9 @@ def test_drafts_slow_down_decoding_and_leave_prompts_alone():
 
 def test_a_drafter_with_kv_of_its_own_prefills_the_prompt_too():
     chunk = Batch(0, 0, 0, 8192, 8192 * 4096.0, 0, 1)
-    plain, drafted = (cost_of(name).iteration_s(chunk) for name in ("deepseek-8xb200", "deepseek-8xb200-mtp3"))
+    plain, drafted = (
+        cost_of(name).iteration_s(chunk) for name in ("deepseek-8xb200", "deepseek-8xb200-mtp3")
+    )
     assert 1.002 < drafted / plain < 1.1, "one layer of sixty-one"
     shared = cost_of("gemma-8xrubin-mtp")
     assert shared.iteration_s(chunk) == pytest.approx(shared.target.time_s(0, chunk), rel=1e-12)

@@ -16,8 +16,8 @@ from agentsim.compile import compile_plan
 from agentsim.errors import AgentsimError, InfeasibleError
 from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._task import recorded_task, unquoted
-from agentsim.population import EDGES, histogram, population_of, quantiles, with_people
-from agentsim.recorded import RecordedCall, RecordedLane, RecordedSession, RecordedWait
+from agentsim.population import EDGES, PARTIAL, histogram, population_of, quantiles, with_people
+from agentsim.recorded import PARTIAL_OUTPUT, RecordedCall, RecordedLane, RecordedSession, RecordedWait
 from agentsim.sim.engine import simulate
 
 ON = ("coding-tool", "endpoint-100")
@@ -174,3 +174,10 @@ def test_hundreds_of_recorded_sessions_run_as_they_are():
         found["deployments"][1]["output_tokens_per_s"] > 20 * found["deployments"][0]["output_tokens_per_s"]
     )
     assert found["deployments"][1]["speedup"]["p50"] < 2
+
+
+def test_a_session_whose_output_was_counted_in_part_tells_nothing_of_other_hardware():
+    whole, part = session("whole", calls=20), session("part", calls=20)
+    found = of([whole, replace(part, odd={PARTIAL_OUTPUT: 3}), replace(part, odd={PARTIAL_OUTPUT: 2})])
+    assert [row.name for row in found.rows] == ["whole", "part"]
+    assert sum(reasons[PARTIAL] for reasons in found.left_out.values()) == 1

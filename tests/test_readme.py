@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from test_cli import printed
 
 from agentsim import yaml_file
 from agentsim.verbs import run_task, validate_file
@@ -43,3 +45,29 @@ def test_the_readmes_workflow_is_a_workflow():
 @pytest.mark.parametrize("path", re.findall(r"workflows/[\w-]+\.yaml", README))
 def test_a_workflow_that_the_readme_names_is_there(path):
     assert (ROOT / path).exists()
+
+
+def shown() -> dict[str, list[str]]:
+    """Return the lines under every command that the README shows with its output."""
+    found = {}
+    for block in re.findall(r"```\n(\$ .*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = part.rstrip("\n").splitlines()
+            if lines and command.startswith(("agentsim", "cat ")) and "sessions.jsonl" not in command:
+                found[command] = [line for line in lines if line]
+    return {command: lines for command, lines in found.items() if command.split()[1] in SHOWN}
+
+
+SHOWN = ("compare", "claim", "capacity", "sweep", "anchors")
+
+
+@pytest.mark.parametrize("command", shown())
+def test_a_command_prints_what_the_readme_shows(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    words = [str(tmp_path / word) if word.endswith(".csv") else word for word in shlex.split(command)[1:]]
+    said = printed(*words).replace(f"{tmp_path}/", "")
+    lines = [line.rstrip() for line in said.splitlines() if line]
+    expected = shown()[command]
+    assert [line for line in expected if line not in lines] == []
+    assert "…" in expected or len(lines) == len(expected)

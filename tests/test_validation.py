@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import csv
 import gzip
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_cli import data, printed
 
+from agentsim.coexec.base import LinkCost
+from agentsim.errors import InputError
 from agentsim.pool import spread
+from agentsim.sim.clock import Clock
 from agentsim.sim.closed_loop import Served, closed_loop
 from agentsim.sim.server import EngineServer
+from agentsim.sim.staged import Link
 from agentsim.specs import catalog
 from agentsim.specs.sourced import Ledger
-from agentsim.units import to_ns
+from agentsim.units import to_ns, to_s
 from agentsim.validation import disaggregated
 from agentsim.validation import rows as rows_of
 from agentsim.validation.halves import fitted_lines
 from agentsim.validation.judge import Choices, Plan, octave
 from agentsim.validation.parallelism import parallelism_of
 from agentsim.validation.report import Errors, quantile
-from agentsim.validation.rows import Refusal, measured, run_of
+from agentsim.validation.rows import Pools, Refusal, measured, run_of
 from agentsim.validation.serving import cost_of, requests_of, serve, times_of
 from agentsim.validation.speculation import drafter_for, speculating
 from agentsim.validation.suspects import (
@@ -389,3 +394,59 @@ def test_constants_fitted_on_a_file_of_this_name_are_never_called_a_prediction(t
     assert "In sample  1 of 1 runs" in said
     assert "not of a prediction" in " ".join(said.split())
     assert "In sample" not in printed("validate-model", table(tmp_path / "other.csv", LLAMA))
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_separate_workers_in_a_pipeline_are_refused(side):
+    (refused,) = disaggregated.measured([row(2, POOLED, **{f"{side}_pp_size": 8})]).refused
+    assert "pipeline" in refused.reason
+
+
+def test_the_side_with_fewer_gpus_limits_the_network_and_a_prompt_leaves_from_one_copy():
+    base = run(base=DEEPSEEK)
+    prefill, decode = replace(base, chips=8, attention_dp=8), replace(base, chips=32, attention_dp=32)
+    one = disaggregated.link_of(decode, Pools(prefill, 1, 1))
+    assert one.lanes == 8
+    whole = disaggregated.link_of(
+        replace(decode, attention_dp=1), Pools(replace(prefill, attention_dp=1), 1, 1)
+    )
+    assert (whole.lanes, whole.bytes_per_s) == (1, pytest.approx(8 * one.bytes_per_s))
+    more = disaggregated.link_of(decode, Pools(prefill, 3, 1))
+    assert (more.lanes, more.bytes_per_s) == (24, one.bytes_per_s)
+
+
+def test_a_link_carries_as_many_transfers_at_once_as_it_has_lanes():
+    arrived = {}
+    for lanes in (1, 2):
+        env = Clock()
+        link, times = Link(env, LinkCost(0.5, 100.0, lanes)), []
+        for _ in range(3):
+            link.move(200.0).callbacks.append(lambda _, times=times, env=env: times.append(to_s(env.now)))
+        env.run()
+        arrived[lanes] = times
+    assert arrived == {1: [2.5, 4.5, 6.5], 2: [2.5, 2.5, 4.5]}
+
+
+def test_prompts_longer_than_the_model_takes_are_refused():
+    assert "longer than the 131,072 tokens" in refusal(isl=200_000)
+
+
+def test_a_harness_is_as_the_row_names_it_and_a_wrong_name_is_refused():
+    assert (run().harness, run(harness="thousands").harness) == ("inferencex", "thousands")
+    assert "no harness 'mine'; known: inferencex" in refusal(harness="mine")
+
+
+def test_one_measurement_under_two_labels_of_parallelism_counts_once():
+    rows = [row(2, DEEPSEEK, moe_tp=1, moe_ep=8), row(3, DEEPSEEK, moe_tp=8, moe_ep=1, ttft_ms=120.01)]
+    found = measured(rows)
+    assert (len(found.runs), found.duplicates) == (1, 1)
+
+
+def test_a_folder_without_a_profile_of_the_runs_is_refused(tmp_path):
+    path = table(tmp_path / "runs.csv", LLAMA)
+    with pytest.raises(InputError, match=r"looked for trtllm-h200\.yaml"):
+        Plan(path, Choices(profiles=str(tmp_path)))
+    profile = catalog.document("engines", "vllm-h100").name
+    shutil.copy(profile, tmp_path / "trtllm-h200.yaml")
+    with pytest.raises(InputError, match="is a profile of vllm on h100"):
+        Plan(path, Choices(profiles=str(tmp_path)))

@@ -161,13 +161,22 @@ def _speculation(report: Report) -> list[tuple[str, str]]:
     if not by:
         return []
     models = sorted({run.labels["model"] for runs in by.values() for run in runs})
+    told = [run for runs in by.values() for run in runs if not run.inferred]
+    inferred = {kind: [run for run in runs if run.inferred] for kind, runs in by.items()}
     parts = [
-        f"{len(runs):,} taken with it {'on' if kind == 'on' else 'off'} (TPOT median {_median(runs)} %)"
-        for kind, runs in sorted(by.items(), reverse=True)
+        f"{len(runs):,} with it {kind} (TPOT median {_median(runs)} %)"
+        for kind, runs in sorted(inferred.items(), reverse=True)
+        if runs
     ]
     come = "comes" if len(models) == 1 else "come"
-    text = f"{', '.join(models)} {come} with a drafter; rows do not say whether it ran: {', '.join(parts)}"
-    return [("Speculation", text + "; whichever lies nearer to all runs of a server")]
+    notes = [("Speculation", f"{', '.join(models)} {come} with a drafter")]
+    if told:
+        known = f"{len(told):,} runs: their version and scripts tell whether it ran"
+        notes.append(("Speculation", f"{known} (TPOT median {_median(told)} %)"))
+    if parts:
+        how = "which lies nearer to all runs of a server; of one or two, on where none without is as fast"
+        notes.append(("Speculation", f"inferred of the others, {how}: {', '.join(parts)}"))
+    return notes
 
 
 def _wrong(runs: Sequence[Judged]) -> list[str]:

@@ -148,6 +148,7 @@ def _one(run: Run, result: Replayed, fast: bool, wrong: str | None, pools: Pools
         ttft_s=result.ttft_s,
         tpot_s=result.tpot_s,
         speculation=("on" if fast else "off") if able else "none",
+        inferred=len(ways_of(run, pools)) > 1,
         wrong=wrong,
         fitted_on=result.fitted_on,
         assumed=run.assumed,

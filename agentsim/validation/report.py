@@ -22,8 +22,8 @@ class Judged:
     """One measured run and what it took in the simulator; times in seconds.
 
     `labels` say what it is, by heading of the report; `load` and `setup` describe it in words. `speculation`
-    is on, off or none (the model has no drafter); `wrong` says why it looks wrong. `fitted_on` is what the
-    engine's constants were fitted on.
+    is on, off or none (the model has no drafter), `inferred` where nothing but the times tells; `wrong` says
+    why it looks wrong. `fitted_on` is what the engine's constants were fitted on.
     """
 
     line: int
@@ -36,6 +36,7 @@ class Judged:
     ttft_s: float
     tpot_s: float
     speculation: str
+    inferred: bool
     wrong: str | None
     fitted_on: tuple[str, ...]
     assumed: tuple[str, ...]
@@ -59,6 +60,7 @@ class Judged:
             "load": self.load,
             "users": self.users,
             "speculation": self.speculation,
+            "speculation_inferred": self.inferred,
             **{f"measured_{k}_ms": v / MILLISECOND_S for k, v in self._times(True).items()},
             **{f"{k}_ms": v / MILLISECOND_S for k, v in self._times(False).items()},
             "tpot_off": self.tpot_off,
@@ -194,6 +196,11 @@ class Report:
             "groups": [self._group(key, found) for key, found in self.by(*self.group_by).items()],
             "by": {h: {key[0]: e.to_json() for key, e in self.by(h).items()} for h in self.headings},
             "speculation": {s: Errors.of(r).to_json() for s, r in self.by_speculation().items()},
+            "speculation_inferred": {
+                s: Errors.of(found).to_json()
+                for s, r in self.by_speculation().items()
+                if (found := [run for run in r if run.inferred])
+            },
             "with_wrong_rows": Errors.of(self.judged).to_json(),
             "worst": [run.to_json() for run in self.worst()],
             "refused_why": dict(self.reasons().most_common()),
