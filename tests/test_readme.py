@@ -63,10 +63,10 @@ SHOWN = ("compare", "claim", "capacity", "sweep", "anchors")
 
 @pytest.mark.parametrize("command", shown())
 def test_a_command_prints_what_the_readme_shows(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+    (tmp_path / "workflows").symlink_to(ROOT / "workflows")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    words = [str(tmp_path / word) if word.endswith(".csv") else word for word in shlex.split(command)[1:]]
-    said = printed(*words).replace(f"{tmp_path}/", "")
+    said = printed(*shlex.split(command)[1:])
     lines = [line.rstrip() for line in said.splitlines() if line]
     expected = shown()[command]
     assert [line for line in expected if line not in lines] == []
