@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from importer_checks import DATA
 
+from agentsim import plugins
+from agentsim.importers import _span_store
 from agentsim.importers._span_attributes import flat
 from agentsim.importers._split import _marked, _swept, of_one_agent
 from agentsim.importers._values import _iso_ns, _plain_iso_ns
@@ -92,3 +96,14 @@ def test_a_row_is_decoded_as_the_decoder_does_it(text: tuple[str, str, str]) -> 
 @given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text(), st.lists(st.integers()))))
 def test_attributes_without_any_nested_are_flat_already(attributes: dict[str, Any]) -> None:
     assert flat(attributes) == flat({"nested and empty": {}} | attributes)
+
+
+@pytest.mark.parametrize("name", ["otel", "openinference", "langfuse"])
+@pytest.mark.parametrize("loose", [0, 1, 3])
+def test_spans_that_were_packed_make_the_same_sessions(name, loose, monkeypatch):
+    importer = plugins.load("importers", name)
+    paths = sorted(str(path) for path in DATA.glob(f"{name}_*"))
+    assert paths
+    plain = [list(importer.sessions(path)) for path in paths]
+    monkeypatch.setattr(_span_store, "LOOSE", loose)
+    assert [list(importer.sessions(path)) for path in paths] == plain

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from agentsim.errors import ImportFormatError
 from agentsim.importers._span_attributes import Usage
+from agentsim.importers._span_store import SpanStore
 from agentsim.importers._span_trees import S, Span, events_of, tree_of
 from agentsim.recorded import (
     RecordedCall,
@@ -46,29 +47,19 @@ def recorded_sessions(
     Traces of one conversation are the turns of one session. `odd` is what reading the file counted; it
     goes to the first session. A file without a model call or a tool is an `ImportFormatError`.
     """
-    found, sessions = False, _by_session(spans)
-    for name in list(sessions):
+    found, store = False, SpanStore()
+    for span in spans:
+        store.add(span)
+    for name, traces in store.by_session().items():
         session = _Session(name, format, odd)
-        for trace in sessions.pop(name):
-            session.add(trace)
+        for trace in traces:
+            session.add(store.pop(trace))
         if session.turns:
             found = True
             yield session.recorded()
             odd = Counter()
     if not found:
         raise ImportFormatError(f"{path}:1: no model call and no tool among its spans")
-
-
-def _by_session(spans: Iterable[Span]) -> dict[str, list[list[Span]]]:
-    traces: dict[str, list[Span]] = {}
-    for span in spans:
-        traces.setdefault(span.trace, []).append(span)
-    sessions: dict[str, list[list[Span]]] = {}
-    for name in list(traces):
-        trace = traces.pop(name)
-        key = next((s.session for s in trace if s.session), "") or trace[0].trace or "unnamed"
-        sessions.setdefault(key, []).append(trace)
-    return sessions
 
 
 @dataclass(slots=True)

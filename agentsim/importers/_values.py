@@ -37,6 +37,8 @@ UNREADABLE_TOKENS = "token count not readable"
 _EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _PER_S = ((1e17, 1), (1e14, 10**3), (1e11, 10**6), (0.0, 10**9))
 """From which size on an epoch counts ns, us, ms or s, and how many ns that unit has."""
+_NS_DIGITS = len(str(EARLIEST_NS))
+"""Of every time between the earliest and the latest."""
 
 
 def number(value: Any) -> float | None:
@@ -103,6 +105,8 @@ def duration(value: Any, odd: Odd, per_s: float = 1.0) -> float | None:
 def instant_ns(value: Any) -> int | None:
     """Return a time in ns since 1970: ISO text (UTC if it names no zone), an epoch of any unit, [s, ns]."""
     if isinstance(value, str):
+        if len(value) == _NS_DIGITS and value.isascii() and value.isdigit():
+            return _within(int(value))
         plain = _plain_iso_ns(value)
         if plain is None:
             plain = _epoch_ns(value) if _is_number(value) else _iso_ns(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsim.importers._json_values import json_values, text
+from agentsim.importers._json_values import json_values, plain_text, text
 from agentsim.importers._span_attributes import (
     asked_of,
     flat,
@@ -93,7 +93,7 @@ def _span(data: dict[str, Any], keep_text: bool) -> Span:
     texts = texts_of(kind, _all_attributes(data), data.get("events")) if keep_text else ("", "")
     return Span(
         trace=text(_any(data, "traceId", "trace_id")),
-        id=text(_any(data, "spanId", "span_id")),
+        id=plain_text(_any(data, "spanId", "span_id")),
         parent=text(_any(data, "parentSpanId", "parent_span_id")),
         kind=kind,
         name=label_of(kind, attributes, text(data.get("name"))),
