@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_cli import RUNS, printed
 from typer.testing import CliRunner
 
 from agentsim import yaml_file
@@ -224,3 +226,18 @@ def test_a_file_without_a_run_of_the_catalog_is_refused_with_the_reason(tmp_path
     path = write_runs(tmp_path / "none.csv", [row(1, 1, model="nobody/knows-me")])
     with pytest.raises(InputError, match="no run to fit on: no model 'nobody/knows-me' in the catalog"):
         gpu_plan.Plan(path)
+
+
+def test_runs_that_cannot_be_fitted_are_refused_and_far_ones_are_said_to_be(tmp_path):
+    head, *rows = RUNS.splitlines()
+    few = tmp_path / "few.csv"
+    few.write_text("\n".join([head, rows[0]]) + "\n", "utf-8")
+    with pytest.raises(InputError, match="no profile has 3 runs"):
+        Plan(str(few), Choices(processes=1)).calibration()
+    slow = [{**row, "tpot_ms": 1000 * float(row["tpot_ms"])} for row in csv.DictReader(io.StringIO(RUNS))]
+    path = tmp_path / "slow.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, slow[0])
+        writer.writeheader()
+        writer.writerows(slow)
+    assert "are the times in ms?" in printed("calibrate", "gpu", str(path), "-o", str(tmp_path / "out/"))

@@ -91,6 +91,14 @@ def _range(name: str, value: float, prior: Datum[float]) -> str:
     return f"range: [{_text(name, low)}, {_text(name, high)}]"
 
 
+def at_an_end(fit: ProfileFit) -> list[str]:
+    """Return the names of the fitted constants that lie at an end of the range that was searched."""
+    if not fit.fitted:
+        return []
+    priors = _priors(fit.key)
+    return [name for name, value in fit.constants.items() if _at_an_end(name, value, priors[name])]
+
+
 def _at_an_end(name: str, value: float, prior: Datum[float]) -> str:
     """Return that the runs ask for more than the range allows, where a constant lies at an end of it."""
     low, high = prior.range or (0.0, inf)

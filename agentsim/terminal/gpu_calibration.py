@@ -32,6 +32,8 @@ _COLUMNS: Mapping[str, tuple[str, str, float, str]] = {
 }
 """Heading, its unit, the unit's size and figures of every constant."""
 _WIDE = 140
+_FAR = 0.5
+"""A fit that is off by this much on its own runs is of something else."""
 
 
 def gpu_calibration_screen(found: GpuCalibration, written: str | None, width: int) -> RenderableType:
@@ -128,11 +130,33 @@ def _notes(found: GpuCalibration, written: str | None) -> list[tuple[str, str]]:
     notes = [("Expected", f"from what is alike, with no or too few runs: {names}")] if expected else []
     notes += [("Look wrong", f"{n} runs: {why}") for why, n in Counter(found.wrong.values()).most_common()]
     notes += [("Refused", f"{n} runs: {why}") for why, n in Counter(found.refused.values()).most_common(3)]
+    notes += [("Far off", text)] if (text := _far_off(found)) else []
+    notes += [("At an end", text)] if (text := _ends(found)) else []
     if written is not None:
         half = f" --holdout {found.seed}" if found.left_out else ""
         check = f"agentsim validate-model FILE --profiles {written}{half}"
         notes += [("Written", written), ("Next", check)]
     return notes
+
+
+def _far_off(found: GpuCalibration) -> str:
+    from agentsim.calibrate.gpu_report import errors_of
+
+    tpot = errors_of(found.in_fit).tpot
+    if tpot is None or tpot.median < _FAR:
+        return ""
+    return f"TPOT of the runs fitted on, by {_percent(tpot.median)} % in the median: are the times in ms?"
+
+
+def _ends(found: GpuCalibration) -> str:
+    from agentsim.calibrate.gpu_profiles import at_an_end
+
+    ends = Counter(name for fit in found.profiles for name in at_an_end(fit))
+    if not ends:
+        return ""
+    every = sum(len(fit.constants) for fit in found.profiles if fit.fitted)
+    listed = ", ".join(f"{name} ({count})" for name, count in ends.most_common())
+    return f"of the range searched, and so not determined: {ends.total()} of {every} constants: {listed}"
 
 
 def _percent(share: float) -> str:
