@@ -43,7 +43,7 @@ def compile_plan(
 
 
 def _recorded_plan(workflow: Workflow) -> Plan:
-    said = workflow.source or "the workflow file"
+    said = f"{workflow.source or 'the workflow file'}; agentsim import tells which were inferred"
     return Plan(
         task=build_task(workflow),
         deployment=catalog.RECORDED,

@@ -160,11 +160,17 @@ class SummaryBuilder:
             critical_decode_s=to_s(totals["critical_decode_ns"]) / tasks,
             slot_wait_s=to_s(totals["slot_wait_ns"]) / tasks,
             output_tokens_per_s=totals["output_tokens"] / decode_s if decode_s else None,
-            ttft_s=_seconds(Spread.of(self._ttft_ns) or self._only(self._first.ttft_ns)),
+            ttft_s=self._ttft_s(),
             itl_s=_seconds(Spread.of(self._itl_ns) or self._only(self._first.itl_ns)),
             cost_usd=_mean(self._cost),
             warnings=tuple(_warning(text, n, self._runs) for text, n in self._warnings.items()),
         )
+
+    def _ttft_s(self) -> Spread | None:
+        """Return the times to the first token; None where all were recorded without one."""
+        assert self._first is not None
+        found = _seconds(Spread.of(self._ttft_ns) or self._only(self._first.ttft_ns))
+        return found if found is None or found.max or self._first.lower_bound else None
 
 
 _SUMMED = (

@@ -170,7 +170,9 @@ def per_turn(summary: Summary) -> str:
     low = "≥ " if summary.is_lower_bound else ""
     return joined(
         [
-            f"TTFT p50 {low}{duration_text(ttft.p50)}, p95 {low}{duration_text(ttft.p95)}" if ttft else "",
+            f"TTFT p50 {low}{duration_text(ttft.p50)}, p95 {low}{duration_text(ttft.p95)}"
+            if ttft
+            else "TTFT not known",
             f"ITL p50 {duration_text(itl.p50)}" if itl else "",
             f"{_cached_share(summary):.0%} of prompt tokens cached",
         ]
