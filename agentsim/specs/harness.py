@@ -15,6 +15,7 @@ from agentsim.fields import (
     Count,
     Efficiency,
     Line,
+    Positive,
     PositiveCount,
     Probability,
     Seconds,
@@ -100,6 +101,19 @@ class Harness(Strict):
     setups: tuple[Setup, ...] = ()
 
 
+class Doubts(Strict):
+    """From which ratio on a measured run looks wrong, or must have speculated.
+
+    `slower`: a step over that of the same server at a higher concurrency. `step`, `first_token`: over the
+    same load on other servers, on no more bandwidth. `faster`: a step without drafts over that of a run.
+    """
+
+    slower: Datum[Positive]
+    step: Datum[Positive]
+    first_token: Datum[Positive]
+    faster: Datum[Positive]
+
+
 class Harnesses(Strict):
     """The whole file.
 
@@ -116,6 +130,7 @@ class Harnesses(Strict):
     kv_rate: Datum[BytesPerSecond]
     releases: Datum[dict[str, dict[str, str]]]
     fastest_gemm: dict[Precision, Datum[Efficiency]]
+    doubts: Doubts
     harnesses: dict[str, Harness]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from math import log
+from math import inf, log
 
 from agentsim.backends.base import Drafter
 from agentsim.specs import catalog
@@ -26,8 +26,6 @@ FAR = 0.6
 """Distances, as logarithms of a ratio, count up to this: one run that is far off does not decide."""
 TOGETHER = 3
 """So many runs of one server and more tell by which way lies nearer to them."""
-FASTER = 1.25
-"""A step this many times as fast as without drafts speculated: nine in ten runs known not to are nearer."""
 
 
 def drafter_of(run: Run) -> Drafter | None:
@@ -86,7 +84,7 @@ def _both_ways(server: Sequence[Run]) -> bool:
 
 
 def _is_faster(run: Run, without: Mapping[int, float]) -> bool:
-    return run.tpot_s * FASTER < without[run.line]
+    return run.tpot_s * (load_harnesses().doubts.faster.value or inf) < without[run.line]
 
 
 def _distance(group: Sequence[Run], tpots: Mapping[int, float]) -> float:

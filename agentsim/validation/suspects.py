@@ -14,14 +14,6 @@ from agentsim.specs.harness import load_harnesses
 from agentsim.validation.names import load_chip, load_model
 from agentsim.validation.rows import Run
 
-SLOWER = 1.15
-"""A step may be this much slower than one at a higher concurrency, by noise; more is another state."""
-ANOTHER_ORDER = 2.0
-"""Engines differ by less than this on one GPU; more is a run without CUDA graphs or the like."""
-ANOTHER_START = 4.0
-"""The same of first tokens on one engine, against two other servers and more: a start that compiled kernels
-meanwhile, or the like."""
-
 OVER_PEAK = "faster than the GPUs' peak allows: prompts were cached, or times are not in ms"
 SLOWER_THAN_MORE = "slower than the same server at a higher concurrency"
 FIRST_TOKEN_ELSEWHERE = (
@@ -46,10 +38,13 @@ def wrong_runs(runs: Sequence[Run], speculates: set[int], admitted: Mapping[int,
             found.setdefault(run.line, WAITED)
     for line in _slower_than_more(runs, speculates):
         found.setdefault(line, SLOWER_THAN_MORE)
-    for line in _other_order(runs, speculates, lambda run: run.tpot_s, ANOTHER_ORDER, least=1):
+    doubts = load_harnesses().doubts
+    for line in _other_order(runs, speculates, lambda run: run.tpot_s, _known(doubts.step), least=1):
         found.setdefault(line, ELSEWHERE)
     for same in _grouped(runs, lambda run: run.engine):
-        for line in _other_order(same, speculates, lambda run: run.ttft_s, ANOTHER_START, least=2):
+        for line in _other_order(
+            same, speculates, lambda run: run.ttft_s, _known(doubts.first_token), least=2
+        ):
             found.setdefault(line, FIRST_TOKEN_ELSEWHERE)
     for line in _as_a_whole(runs, speculates, found):
         found.setdefault(line, AS_A_WHOLE)
@@ -84,12 +79,13 @@ def _known(datum: Any) -> Any:
 
 
 def _slower_than_more(runs: Iterable[Run], speculates: set[int]) -> list[int]:
+    slower = _known(load_harnesses().doubts.slower)
     series = _grouped(runs, lambda r: (*r.server, r.input_tokens, r.output_tokens, r.line in speculates))
     return [
         run.line
         for same in series
         for run in same
-        if any(run.tpot_s > SLOWER * o.tpot_s for o in same if o.concurrency > run.concurrency)
+        if any(run.tpot_s > slower * o.tpot_s for o in same if o.concurrency > run.concurrency)
     ]
 
 
