@@ -159,7 +159,10 @@ def import_folder(
         walk.written = walk.written or output
         yield session
     if walk.written is None:
-        raise InputError(f"{path}: no session in it that could be written")
+        why = "; ".join(
+            f"{name}: {reason}" for reason, names in list(walk.passed_over.items())[:1] for name in names[:1]
+        )
+        raise InputError(f"{path}: no session in it that could be written" + (f" ({why})" if why else ""))
 
 
 def _make_folder(folder: str) -> None:

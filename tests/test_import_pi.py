@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,14 @@ def test_the_busy_time_of_a_real_session_splits_as_its_times_say() -> None:
     assert split.tool_s == pytest.approx(230, rel=0.01)
     humans = sum(isinstance(e, RecordedWait) and e.kind == "human" for e in events)
     assert humans == 24, "25 turns"
+
+
+def test_rows_without_an_id_that_stand_twice_count_once(tmp_path):
+    rows = [json.loads(line) for line in (DATA / "pi_plain.jsonl").read_text("utf-8").splitlines()]
+    plain = [{k: v for k, v in row.items() if k != "id" or row["type"] == "session"} for row in rows]
+    once, twice = tmp_path / "once.jsonl", tmp_path / "twice.jsonl"
+    once.write_text("".join(json.dumps(row) + "\n" for row in plain), "utf-8")
+    twice.write_text("".join(json.dumps(row) + "\n" for row in [*plain, *plain[1:]]), "utf-8")
+    (one,), (two,) = (list(PLUGIN.sessions(str(path))) for path in (once, twice))
+    assert list(two.calls) == list(one.calls)
+    assert two.odd["row written again"] == len([row for row in plain if row["type"] != "session"])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_cli import printed
 
 from agentsim import verbs_logs, yaml_file
 from agentsim.compile import compile_plan
@@ -324,3 +326,30 @@ def test_every_log_of_every_format_replays_in_its_busy_time():
         if took != pytest.approx(seen.task_s, rel=0.005):
             off.append((recorded.format, recorded.name, took, seen.task_s))
     assert off == []
+
+
+def test_what_a_log_calls_itself_moves_no_cursor(tmp_path):
+    log = json.loads((DATA / "weka_plain.json").read_text("utf-8"))
+    (tmp_path / "w.json").write_text(json.dumps({**log, "id": "a\x1b[31mb\u2028c\x07"}), "utf-8")
+    said = printed("observe", str(tmp_path / "w.json"))
+    assert said.startswith("a?[31mb?c\n")
+
+
+def test_calls_of_one_agent_that_overlap_are_told_of_where_they_become_a_workflow():
+    def of(*starts_s):
+        calls = tuple(RecordedCall(start_s, 10.0, "m", 9, 0, 3) for start_s in starts_s)
+        return observe(RecordedSession("s", "made", (RecordedLane("main", None, calls),)))
+
+    assert of(0.0, 10.0, 30.0).overlap_s == 0.0
+    assert of(0.0, 2.0, 11.0).overlap_s == pytest.approx(8.0 + 1.0)
+    assert of(0.0, 2.0).to_json()["overlap_s"] == pytest.approx(8.0)
+
+
+def test_a_folder_that_nothing_is_written_to_says_why(tmp_path):
+    (tmp_path / "logs").mkdir()
+    shutil.copy(DATA / "weka_plain.json", tmp_path / "logs")
+    list(import_folder(str(tmp_path / "logs"), str(tmp_path / "out"), Walk()))
+    (made,) = (tmp_path / "out").iterdir()
+    made.write_text(made.read_text("utf-8") + "# mine\n", "utf-8")
+    with pytest.raises(InputError, match="was edited since it was imported"):
+        list(import_folder(str(tmp_path / "logs"), str(tmp_path / "out"), Walk()))

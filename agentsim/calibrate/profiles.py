@@ -16,7 +16,7 @@ from agentsim.errors import InputError, SpecError
 from agentsim.fields import Strict
 from agentsim.specs import catalog
 from agentsim.specs.endpoint import Endpoint
-from agentsim.specs.sourced import data_of
+from agentsim.specs.sourced import MOST_SPREAD, data_of
 from agentsim.units import MICROSECOND_S
 
 COMMAND = "agentsim calibrate"
@@ -59,7 +59,7 @@ def _endpoint_text(model: str, fit: ModelFit, source: str) -> str:
     fixed, uncached, cached, output = (cost or 0.0 for cost in astuple(fit.costs))
     tokens = [f"{cost / MICROSECOND_S:.6g} us/tok" for cost in (uncached, cached)]
     values = (f"{fixed:.6g} s", *tokens, f"{1 / output:.6g} tok/s")
-    known = [f"spread: {s:.3g}, " if s is not None else "" for s in astuple(fit.spreads)]
+    known = [f"spread: {min(s, MOST_SPREAD):.3g}, " if s is not None else "" for s in astuple(fit.spreads)]
     anchors = (f"&fit {_quoted(_fitted_on(fit))}", *["*fit"] * 3)
     lines = [f"title: {_quoted(f'{model}, fitted on recorded calls')}", "sources:"]
     caching = cache_lifetime()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 from agentsim import units
 from agentsim.importers._split import Split, observed_split
-from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedSession, RecordedWait
+from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 
 SLOWEST = 5
 
@@ -30,13 +31,15 @@ class Observation:
     """One session as observed. Times are seconds; `tools_s` counts every call, side by side or not.
 
     `sub_agents_s` is how long each sub-agent was at it, from its first event to its last; `compaction_s` is
-    the part of the split's residual in which the main agent's context was summarised.
+    the part of the split's residual in which the main agent's context was summarised. `overlap_s` is how long
+    calls of one agent ran beside another of its own: a replay does them one after another.
     """
 
     session: str
     format: str
     split: Split
     compaction_s: float
+    overlap_s: float
     tools_s: Mapping[str, float]
     slowest: tuple[Slow, ...]
     model_calls: int
@@ -78,6 +81,7 @@ class Observation:
             "human_s": self.split.human_s,
             "residual_s": self.split.residual_s,
             "compaction_s": self.compaction_s,
+            "overlap_s": self.overlap_s,
             "tools_s": dict(self.tools_s),
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,
@@ -192,6 +196,7 @@ def observe(session: RecordedSession) -> Observation:
         format=session.format,
         split=split,
         compaction_s=min(_whole(sum(e.duration_s for e in compactions)), split.residual_s),
+        overlap_s=_whole(sum(_overlap_s(lane) for lane in session.lanes)),
         tools_s=_by_name(tools),
         slowest=_slowest(session.name, calls, tools),
         model_calls=len(calls),
@@ -220,6 +225,14 @@ def _calls_and_tools(session: RecordedSession) -> tuple[list[RecordedCall], list
             elif isinstance(event, RecordedWait) and event.kind == "tool":
                 tools.append(event)
     return calls, tools
+
+
+def _overlap_s(lane: RecordedLane) -> float:
+    overlap_s, until_s = 0.0, -math.inf
+    for call in lane.calls:
+        overlap_s += max(min(until_s, call.end_s) - call.start_s, 0.0)
+        until_s = max(until_s, call.end_s)
+    return overlap_s
 
 
 def _by_name(tools: Iterable[RecordedWait]) -> dict[str, float]:

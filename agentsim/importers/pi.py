@@ -95,10 +95,10 @@ class _Session:
                 self._compaction(row, written_s)
 
     def _again(self, row: Row) -> bool:
-        """Tell whether a row with this identifier was read before."""
+        """Tell whether a row was read before: one of this identifier or, in older logs, of this content."""
         key = key_of(row.get("id"))
         if key is None:
-            return False
+            key = repr((row.get("timestamp"), row.get("message")))
         again = hash(key) in self.seen
         if again:
             self.odd["row written again"] += 1

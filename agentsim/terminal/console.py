@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -11,8 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
+_UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 LEAST_WIDTH = 80
 """Columns in which no figure of any screen is cut; a narrower terminal breaks the lines itself."""
 
@@ -55,8 +58,21 @@ def _screen_text(screen: Callable[[int], RenderableType]) -> str:
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = max(console.width, LEAST_WIDTH)
     with console.capture() as captured:
-        console.print(screen(console.width))
+        console.print(_Printable(screen(console.width)))
     return "\n".join(line.rstrip() for line in captured.get().rstrip().split("\n"))
+
+
+class _Printable:
+    """A screen in which text that came from files moves no cursor and sets no colour."""
+
+    def __init__(self, screen: RenderableType) -> None:
+        self._screen = screen
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for text, style, control in console.render(self._screen, options):
+            yield Segment(text if control else _UNPRINTABLE.sub("?", text), style, control)
 
 
 @contextmanager
