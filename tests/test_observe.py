@@ -18,6 +18,7 @@ from agentsim.compile import compile_plan
 from agentsim.errors import ImportFormatError, InputError, OutputError
 from agentsim.importers._build import workflow_document
 from agentsim.importers._folder import Walk, sessions_below
+from agentsim.importers._forks import COPIED, Histories
 from agentsim.importers._observe import observe
 from agentsim.importers.base import importer_of, telling_bytes
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
@@ -353,3 +354,39 @@ def test_a_folder_that_nothing_is_written_to_says_why(tmp_path):
     made.write_text(made.read_text("utf-8") + "# mine\n", "utf-8")
     with pytest.raises(InputError, match="was edited since it was imported"):
         list(import_folder(str(tmp_path / "logs"), str(tmp_path / "out"), Walk()))
+
+
+BEGUN = (call(0, 4), tool(4, 6), call(10, 5, 1100, 1000))
+
+
+def told_of(*sessions):
+    """Return what each session has of its own, read in this order."""
+    histories = Histories()
+    return [histories.own_part(one) for one in sessions]
+
+
+def test_of_a_session_that_goes_on_from_another_only_its_own_part_counts():
+    before = session(*BEGUN)
+    after = session(*BEGUN, human(15, 60), call(75, 3, 1200, 1100), tool(78, 2), call(80, 1, 1300, 1200))
+    kept, own = told_of(before, after)
+    assert kept == before
+    assert own.lanes[0].events == (call(0, 3, 1200, 1100), tool(3, 2), call(5, 1, 1300, 1200))
+    assert own.odd == {COPIED: 2}
+
+
+def test_whichever_of_two_forks_is_read_first_no_call_counts_twice():
+    one = session(*BEGUN, call(75, 3, 1200, 1100))
+    other = session(*BEGUN, call(90, 2, 1250, 1100))
+    for pair in ((one, other), (other, one)):
+        assert sum(len(list(found.calls)) for found in told_of(*pair)) == 4
+
+
+def test_a_session_whose_calls_another_began_with_has_nothing_of_its_own():
+    assert told_of(session(*BEGUN, call(75, 3, 1200, 1100)), session(*BEGUN))[1] is None
+
+
+def test_sessions_that_only_look_alike_are_whole():
+    one_call = session(call(0, 4), call(20, 1, 1200))
+    assert told_of(session(*BEGUN), one_call)[1] == one_call, "one call may be alike by chance"
+    untimed = session(*(replace(event, duration_s=0.0) for event in BEGUN))
+    assert told_of(untimed, untimed)[1] == untimed, "runs of a benchmark whose log holds no times"

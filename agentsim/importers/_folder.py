@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentsim.errors import ImportFormatError
+from agentsim.importers._forks import Histories
 from agentsim.importers.base import PartAware, importer_of, open_sessions, sessions_of
 from agentsim.recorded import RecordedSession
 
 REMEMBERED = 10**6
 """So many sessions are remembered, to tell copies; a folder of more holds traces, not anybody's sessions."""
 
+ELSEWHERE = "a session that another file holds, too"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -45,16 +47,17 @@ def sessions_below(
         yield from open_sessions(path, log_format, keep_text)
         return
     told: set[int] = set()
+    histories = Histories()
     for file in _files(path, walk):
         try:
-            yield from _new_ones(file, walk, log_format, told, keep_text)
+            yield from _new_ones(file, walk, log_format, told, histories, keep_text)
         except ImportFormatError as bad:
             walk.pass_over(file, _reason(str(bad), file))
         step()
 
 
 def _new_ones(
-    file: str, walk: Walk, log_format: str | None, told: set[int], keep_text: bool
+    file: str, walk: Walk, log_format: str | None, told: set[int], histories: Histories, keep_text: bool
 ) -> Iterator[RecordedSession]:
     """Yield the sessions of one of many files that no other file has told already."""
     importer = importer_of(file, log_format)
@@ -64,11 +67,15 @@ def _new_ones(
     for session in sessions_of(importer, file, keep_text):
         identities = _identities(session)
         if not told.isdisjoint(identities):
-            walk.pass_over(file, "a session that another file holds, too")
+            walk.pass_over(file, ELSEWHERE)
             continue
         if len(told) < REMEMBERED:
             told.update(identities)
-        yield session
+        own = histories.own_part(session)
+        if own is None:
+            walk.pass_over(file, ELSEWHERE)
+        else:
+            yield own
 
 
 def _identities(session: RecordedSession) -> list[int]:
