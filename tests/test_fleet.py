@@ -340,6 +340,16 @@ def test_one_worker_of_each_kind_is_as_none_named_and_more_are_no_slower():
     assert times == sorted(times, reverse=True)
 
 
+def test_each_pair_of_workers_has_a_link_of_its_own():
+    plans = {(n, m): workers(n, m) for n, m in ((1, 1), (1, 4), (3, 2))}
+    assert {key: plan.links["kv"].lanes for key, plan in plans.items()} == {(1, 1): 1, (1, 4): 1, (3, 2): 2}
+    crossing = [
+        sum(t.parts_ns[Part.KV_TRANSFER] for t in run(Traffic(16, concurrency=12), workers(n, n)).tasks)
+        for n in (1, 4)
+    ]
+    assert crossing[1] <= crossing[0]
+
+
 def test_a_session_finds_its_kv_at_the_workers_that_it_was_sent_to():
     aware, blind = (
         run(Traffic(24, concurrency=8), workers(3, 3, f"router={policy}"))

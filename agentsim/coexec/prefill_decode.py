@@ -3,6 +3,7 @@
 The prefill engine writes the first token, and its prefix cache is taken to hold what earlier calls left.
 With `kv: new` the decode engine keeps the KV of earlier calls, and only the new part crosses. A drafter
 runs beside its target on the decode engine alone; KV that it keeps of its own crosses with the target's.
+The link is that of one pair of workers: as many transfers go on at once as there are of the fewer kind.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def join(parts: PatternParts) -> Pattern:
     window = costs["decode"].window_tokens
     move = Move("kv", *kv_sizes(parts, decode), window, parts.deployment.kv == "whole")
     stages = (Serve("prefill", "prefill"), move, Serve("decode", "decode"))
-    return Pattern(costs, {"kv": take_link(parts, "kv")}, stages)
+    pairs = min(prefill.engine.workers, decode.engine.workers)
+    return Pattern(costs, {"kv": take_link(parts, "kv")._replace(lanes=pairs)}, stages)
 
 
 def kv_sizes(parts: PatternParts, engine: EngineParts) -> tuple[float, float]:

@@ -128,7 +128,7 @@ class Speculation(Strict):
 
 
 class Link(Strict):
-    """A link between the engines of a deployment."""
+    """A link between the engines of a deployment; of several workers each pair has one."""
 
     latency: Datum[Seconds]
     bandwidth: Datum[BytesPerSecond]
