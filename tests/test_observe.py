@@ -20,11 +20,13 @@ from agentsim.importers._build import workflow_document
 from agentsim.importers._folder import Walk, sessions_below
 from agentsim.importers._forks import COPIED, Histories
 from agentsim.importers._observe import observe
+from agentsim.importers._readable import is_readable
 from agentsim.importers.base import importer_of, telling_bytes
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.result import Part
 from agentsim.sim.engine import simulate
 from agentsim.terminal.console import show_list
+from agentsim.units import to_s
 from agentsim.verbs_logs import Reading, import_folder, import_session, recorded_at, total_of
 from agentsim.workflow.load import check_document
 
@@ -336,7 +338,7 @@ def test_what_a_log_calls_itself_moves_no_cursor(tmp_path):
     assert said.startswith("a?[31mb?c\n")
 
 
-def test_calls_of_one_agent_that_overlap_are_told_of_where_they_become_a_workflow():
+def test_how_long_calls_of_one_agent_overlapped_is_told():
     def of(*starts_s):
         calls = tuple(RecordedCall(start_s, 10.0, "m", 9, 0, 3) for start_s in starts_s)
         return observe(RecordedSession("s", "made", (RecordedLane("main", None, calls),)))
@@ -390,3 +392,27 @@ def test_sessions_that_only_look_alike_are_whole():
     assert told_of(session(*BEGUN), one_call)[1] == one_call, "one call may be alike by chance"
     untimed = session(*(replace(event, duration_s=0.0) for event in BEGUN))
     assert told_of(untimed, untimed)[1] == untimed, "runs of a benchmark whose log holds no times"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (call(0, 10), call(0, 12)),
+        (call(0, 10), call(2, 3), call(4, 20), tool(24, 3), call(27, 1)),
+        (call(0, 10), tool(10, 2), call(12, 30), call(15, 2), human(42, 60), call(102, 4)),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_calls_that_ran_beside_one_another_are_replayed_so(events, inside):
+    recorded = session(*events)
+    if inside:
+        lane = RecordedLane("helper", "main", events)
+        recorded = session(call(0, 1), call(200, 1), lanes=(replace(lane, events=_later(events, 1.0)),))
+    assert is_readable(recorded)
+    task = replay(recorded).tasks[0]
+    assert to_s(task.completion_ns) == pytest.approx(observe(recorded).task_s, rel=0.005)
+    assert task.model_calls == observe(recorded).model_calls
+
+
+def _later(events, by_s):
+    return tuple(replace(event, start_s=event.start_s + by_s) for event in events)

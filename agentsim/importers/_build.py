@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentsim.importers._beside import side_by_side
 from agentsim.importers._steps import RecordedAgent, RecordedStep, lines_of
 from agentsim.recorded import RecordedCall, RecordedCompaction, RecordedLane, RecordedSession, RecordedWait
 from agentsim.units import MAX_SECONDS
@@ -51,6 +52,7 @@ def workflow_document(session: RecordedSession) -> str:
 
 def steps_of(session: RecordedSession) -> tuple[int, list[RecordedStep]]:
     """Return the tokens of the system prompt, and the steps that a session is written as."""
+    session = side_by_side(session, CLOCK_STEP_S)
     main, first = session.lanes[0], next(session.lanes[0].calls, None)
     system = min(session.system_tokens, first.prompt_tokens) if first else session.system_tokens
     said = first.prompt_tokens - system if first else 0

@@ -32,7 +32,7 @@ class Observation:
 
     `sub_agents_s` is how long each sub-agent was at it, from its first event to its last; `compaction_s` is
     the part of the split's residual in which the main agent's context was summarised. `overlap_s` is how long
-    calls of one agent ran beside another of its own: a replay does them one after another.
+    calls of one agent ran beside another of its own.
     """
 
     session: str

@@ -14,8 +14,6 @@ from agentsim.units import count_text, duration_text, time_unit
 if TYPE_CHECKING:
     from agentsim.verbs_logs import Imported
 
-_LEAST_OVERLAP = 0.005
-"""Of the task; less does not show in a replay."""
 TEXT_KEPT = "holds what was said: look for secrets before it leaves this machine"
 _PARTS = (
     ("model", "model_s", "blue"),
@@ -75,16 +73,6 @@ def _text(imported: Imported) -> str:
     return TEXT_KEPT if imported.has_text else f"a {imported.session.format} log holds none"
 
 
-def _overlap(imported: Imported) -> str:
-    overlap_s = imported.seen.overlap_s
-    if overlap_s < _LEAST_OVERLAP * imported.seen.task_s or not overlap_s:
-        return ""
-    return (
-        f"model calls of one agent overlap by {duration_text(overlap_s)}; the workflow does them one after "
-        "another and takes up to that much longer on recorded"
-    )
-
-
 def _facts(imported: Imported) -> Table:
     split, known = imported.seen.split, imported.seen.durations
     odd = joined([f"{count:,} x {what}" for what, count in split.odd.items()])
@@ -98,7 +86,6 @@ def _facts(imported: Imported) -> Table:
     rows = [
         ("Waiting for a human", f"{duration_text(split.human_s)}, not counted" if split.human_s else ""),
         ("Timing", timing),
-        ("Overlap", _overlap(imported)),
         ("Odd records", odd),
         ("Text", _text(imported)),
         ("Written", imported.written or ""),
