@@ -65,8 +65,7 @@ class _EngineCompiler:
     def _check_model(self) -> None:
         name = self.deployment.model
         drafting = self.models[name].drafting
-        needs_target = drafting is not None and (drafting.shares_embeddings or drafting.shares_kv)
-        if drafting is not None and needs_target:
+        if drafting is not None and (drafting.shares_embeddings or drafting.shares_kv):
             raise SpecError(
                 f"{self.deployment.title}: '{name}' drafts for {drafting.target}; it stands under "
                 f"speculation, and model is {drafting.target}"

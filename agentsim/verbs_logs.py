@@ -159,10 +159,8 @@ def import_folder(
         walk.written = walk.written or output
         yield session
     if walk.written is None:
-        why = "; ".join(
-            f"{name}: {reason}" for reason, names in list(walk.passed_over.items())[:1] for name in names[:1]
-        )
-        raise InputError(f"{path}: no session in it that could be written" + (f" ({why})" if why else ""))
+        first = next((f" ({names[0]}: {reason})" for reason, names in walk.passed_over.items()), "")
+        raise InputError(f"{path}: no session in it that could be written{first}")
 
 
 def _make_folder(folder: str) -> None:

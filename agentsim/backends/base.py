@@ -68,6 +68,16 @@ class Batch(NamedTuple):
     prefill_window_pairs: float = 0.0
     prefill_requests: int = 0
 
+    @property
+    def of_decode(self) -> Batch:
+        """The same without its prefill."""
+        return Batch(self.sequences, self.context, self.window)
+
+    @property
+    def of_prefill(self) -> Batch:
+        """The same without its decoding sequences."""
+        return self._replace(sequences=0, context=0.0, window=0.0)
+
 
 class Tier(NamedTuple):
     """A memory behind the engine's own that evicted KV goes to: what it holds, how fast it gives it back."""

@@ -127,7 +127,7 @@ class AttentionFfnCost:
             found["attention"] += self._context_s(batch)
             found["drafting"] = self._drafting_s(batch)
         if batch.prefill_tokens or not batch.sequences:
-            found["prefill"] = self.whole.iteration_s(batch._replace(sequences=0, context=0.0, window=0.0))
+            found["prefill"] = self.whole.iteration_s(batch.of_prefill)
         return found
 
     def _decodes(self, sequences: int) -> Iterator[dict[str, float]]:
@@ -153,10 +153,7 @@ class AttentionFfnCost:
 
     def _drafting_s(self, batch: Batch) -> float:
         draft = self.whole.draft
-        if draft is None:
-            return 0.0
-        alone = Batch(batch.sequences, batch.context, batch.window)
-        return draft.tokens * draft.forward.time_s(batch.sequences, alone)
+        return 0.0 if draft is None else draft.time_s(batch.of_decode)
 
     def kv_bytes(self, context: float, window: float) -> float:
         """Return the bytes on the attention engine; see `IterationCost`."""

@@ -81,12 +81,11 @@ class ExternalDraftCost:
         """Return where an iteration's time goes; the values sum to `iteration_s`."""
         sequences, drafting, crossing = batch.sequences, 0.0, 0.0
         if sequences:
-            alone = Batch(sequences, batch.context, batch.window)
-            drafting = self.drafts * self.draft.iteration_s(alone)
+            drafting = self.drafts * self.draft.iteration_s(batch.of_decode)
             there = self.link.time_s(TOKEN_BYTES * self.drafts * sequences)
             crossing = there + self.link.time_s(TOKEN_BYTES * self.verified_tokens * sequences)
         if self.draft_prefills and batch.prefill_tokens:
-            drafting += self.draft.iteration_s(batch._replace(sequences=0, context=0.0, window=0.0))
+            drafting += self.draft.iteration_s(batch.of_prefill)
         verifying = self.target.iteration_s(batch._replace(sequences=sequences * self.verified_tokens))
         return {"drafting": drafting, "crossing": crossing, "verifying": verifying}
 

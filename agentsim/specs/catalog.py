@@ -57,7 +57,7 @@ def load(kind: type[S], name: str, near: str = "") -> S:
     Raises `UnknownNameError` with the nearest name, or `SpecError` with file and line.
     """
     if name.endswith((".yaml", ".yml")):
-        return load_file(kind, os.path.join(near, name), _stem(name))
+        return load_file(kind, os.path.join(near, name), stem(name))
     plural = next(k for k, place in KINDS.items() if place == f"{kind.__module__}:{kind.__name__}")
     path = os.path.join(folder(plural), f"{name}.yaml")
     if not os.path.isfile(path):
@@ -97,7 +97,7 @@ def deployment_document(name: str) -> tuple[str, yaml_file.Document]:
     """
     path, _, entry = name.partition("#")
     if path.endswith((".yaml", ".yml")) or os.sep in path:
-        return _entry(yaml_file.read(path, SpecError), _stem(path), entry)
+        return _entry(yaml_file.read(path, SpecError), stem(path), entry)
     for kind in ("deployments", "endpoints"):
         if name in names(kind):
             return name, document(kind, name)
@@ -194,5 +194,6 @@ def _singular(kind: str) -> str:
     return kind.removesuffix("s")
 
 
-def _stem(path: str) -> str:
+def stem(path: str) -> str:
+    """Return the name that a file is called by, such as `zeus` of `chips/zeus.yaml`."""
     return os.path.splitext(os.path.basename(path))[0]

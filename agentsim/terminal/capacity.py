@@ -56,10 +56,7 @@ def _facts(found: Capacity) -> list[tuple[str, str]]:
     fleet = found.best.fleet
     return [
         ("Beyond", _beyond(found)),
-        (
-            "Judged on",
-            _judged(found),
-        ),
+        ("Judged on", _judged(found)),
         *_alone(found),
         ("Cost", cost_text(fleet)),
         ("Energy", energy_line(fleet)),

@@ -101,7 +101,6 @@ def _facts(fleet: Fleet, width: int, workflow: str, written: Sequence[str]) -> l
     return [row for row in rows if row[1]]
 
 
-_LONG_S = 300.0
 _ENGINES_SHOWN = 4
 """Of more engines the fullest of each kind is shown; all are in the JSON."""
 
@@ -190,4 +189,4 @@ def _next(fleet: Fleet, workflow: str) -> str:
 
 def _twice(seconds: float) -> str:
     """Return twice a time as an objective is written, in whole minutes where it is long."""
-    return f"{2 * seconds:.0f}s" if seconds < _LONG_S else f"{2 * seconds / MINUTE_S:.0f}min"
+    return f"{2 * seconds:.0f}s" if seconds < 5 * MINUTE_S else f"{2 * seconds / MINUTE_S:.0f}min"

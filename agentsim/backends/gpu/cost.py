@@ -26,6 +26,15 @@ class Draft:
     tokens: int
     keeps_kv: bool
 
+    def time_s(self, batch: Batch) -> float:
+        """Return the time that it adds to an iteration."""
+        time = 0.0
+        if batch.sequences:
+            time += self.tokens * self.forward.time_s(batch.sequences, batch.of_decode)
+        if self.keeps_kv and batch.prefill_tokens:
+            time += self.forward.time_s(0, batch.of_prefill)
+        return time
+
 
 @dataclass(frozen=True, slots=True)
 class GpuCost:
@@ -56,16 +65,8 @@ class GpuCost:
 
     def iteration_s(self, batch: Batch) -> float:
         """Return the time of one iteration. A drafter that keeps KV of its own prefills the prompt too."""
-        draft = self.draft
         time = self.target.time_s(batch.sequences, batch)
-        if draft is None:
-            return time
-        if batch.sequences:
-            alone = Batch(batch.sequences, batch.context, batch.window)
-            time += draft.tokens * draft.forward.time_s(batch.sequences, alone)
-        if draft.keeps_kv and batch.prefill_tokens:
-            time += draft.forward.time_s(0, Batch(0, 0.0, 0.0, *batch[3:]))
-        return time
+        return time if self.draft is None else time + self.draft.time_s(batch)
 
     def kv_bytes(self, context: float, window: float) -> float:
         """Return the bytes that sequences hold whose contexts and windows sum to these."""

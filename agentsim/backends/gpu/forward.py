@@ -130,7 +130,7 @@ class ForwardPass:
         if self.stages > 1 and sequences > 1:
             turns = min(float(self.stages), sequences)
             sequences, context, window = sequences / turns, context / turns, window / turns
-        alone = self.copies / min(self.copies, max(sequences, 1.0))
+        alone = self._crowding(sequences)
         decoding = sequences * self.verified
         own = sequences * self.sequence_s + context * self.context_s + window * self.window_s
         own_s = self.overhead_s + alone * own
@@ -138,7 +138,7 @@ class ForwardPass:
         prefill = batch.prefill_tokens
         if not prefill:
             return (own_s + self._shared_s(decoding, multiply)) * self.drafted
-        crowding = self.copies / min(self.copies, max(batch.prefill_requests, 1))
+        crowding = self._crowding(batch.prefill_requests)
         prompts = prefill * crowding * self.token_s
         prompts += min(batch.prefill_requests * crowding, prefill) * self.head_token_s
         pairs = batch.prefill_pairs * self.pair_s + batch.prefill_window_pairs * self.window_pair_s
@@ -146,6 +146,10 @@ class ForwardPass:
         if decoding and self.drafted > 1.0:
             time += (self.drafted - 1.0) * (own_s + self._shared_s(decoding, multiply))
         return time + self.prefill_s + crowding * pairs
+
+    def _crowding(self, sequences: float) -> float:
+        """Return how much longer than spread over all copies of the attention so few sequences take."""
+        return self.copies / min(self.copies, max(sequences, 1.0))
 
     def _shared_s(self, tokens: float, multiply_s: float) -> float:
         """Return the time of what all sequences share: weights, experts, collectives."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from agentsim.backends.base import EngineParts
 from agentsim.errors import InfeasibleError, SpecError
@@ -137,11 +136,6 @@ def _check_experts(group: Group, title: str, shape: Shape) -> None:
         )
 
 
-def _stem(name: str) -> str:
-    """Return a chip's name, which may be given as the path of its file."""
-    return PurePath(name).name.removesuffix(".yaml").removesuffix(".yml")
-
-
 def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
@@ -156,7 +150,7 @@ def _profile(parts: EngineParts) -> EngineProfile:
     choices = [name.removesuffix(f"-{hardware}") for name in known]
     if software is not None and software.endswith((".yaml", ".yml")):
         profile = catalog.load(EngineProfile, software, parts.near)
-        if _stem(profile.hardware) != _stem(hardware):
+        if catalog.stem(profile.hardware) != catalog.stem(hardware):
             raise SpecError(f"{software} is a profile on {profile.hardware}; the engine runs on {hardware}")
         return profile
     if software in choices:
