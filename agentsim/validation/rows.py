@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agentsim.errors import suggestion
+from agentsim.specs import catalog
 from agentsim.specs.harness import load_harnesses
 from agentsim.units import MILLISECOND_S, to_ns
 from agentsim.validation.names import gpu_of, load_model, model_of, precision_in
@@ -142,7 +144,10 @@ def run_of(row: Row, separate: bool = False) -> Run | Refusal:
     if model is None:
         return Refusal(row.line, f"no model '{named[:60]}' in the catalog")
     if gpu is None:
-        return Refusal(row.line, f"no GPU '{row.text('gpu')[:60]}' in the catalog")
+        given = row.text("gpu")[:60]
+        return Refusal(
+            row.line, f"no GPU '{given}' in the catalog{suggestion(given, catalog.names('hardware'))}"
+        )
     if (row.count("pp") or 1) > 1:
         return Refusal(row.line, "pipeline parallelism is not simulated")
     return _run(row, model, gpu, separate)
@@ -169,8 +174,9 @@ def _run(row: Row, model: str, gpu: str, separate: bool) -> Run | Refusal:
     precision, format_said = _precision(row)
     harness = _harness(row)
     if harness not in load_harnesses().harnesses:
-        known = ", ".join(load_harnesses().harnesses)
-        return Refusal(row.line, f"no harness '{harness[:60]}'; known: {known}")
+        known = load_harnesses().harnesses
+        nearest = suggestion(harness[:60], known)
+        return Refusal(row.line, f"no harness '{harness[:60]}'{nearest}; known: {', '.join(known)}")
     run = Run(
         line=row.line,
         model=model,
